@@ -1,0 +1,48 @@
+"""The errors a user of the Python API can catch, all under `linnet.Error`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from linnet.diagnostics.diagnostic import Diagnostic
+
+
+class Error(Exception):
+    """The root of every error raised on purpose. `str()` is a message fit for a user."""
+
+
+class CheckError(Error):
+    """A program has errors; `.diagnostics` holds all of them."""
+
+    def __init__(self, message: str, diagnostics: list[Diagnostic]):
+        super().__init__(message)
+        self.diagnostics = diagnostics
+
+
+class PackageError(Error):
+    """A package, its manifest or a path to one cannot be used."""
+
+
+class CardError(Error):
+    """A card (`nest.toml`) is wrong."""
+
+
+class WeightsError(Error):
+    """A checkpoint does not fit the program; `.problems` lists every finding."""
+
+    def __init__(self, message: str, problems: list[str] | None = None):
+        super().__init__(message)
+        self.problems = problems or [message]
+
+
+class BindError(Error):
+    """The generics given do not fit the program."""
+
+
+class InputError(Error):
+    """An argument of an entry is wrong."""
+
+
+class BackendError(Error):
+    """A backend cannot do what was asked."""
