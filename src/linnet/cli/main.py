@@ -1,0 +1,137 @@
+"""The command `linnet`: find the command, import its module alone, run it.
+
+A command is a module of this package with `HELP`, `arguments(parser)` and `run(args)`.
+Exit status: 0 fine, 1 the input has errors, 2 the command line is wrong. Errors go to
+standard error, results to standard output.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from linnet import __version__
+from linnet.errors import Error
+
+# In the order of `linnet --help`; one line each, so that help imports nothing.
+COMMANDS: dict[str, str] = {
+    "check": "check files, packages and card folders",
+    "inspect": "a model's parameters, syntax, IR, generated code and kernels",
+}
+
+USAGE = "usage: linnet COMMAND [ARGUMENT …]   (`linnet COMMAND --help` tells more)"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line, without the program's name; the exit status."""
+    from linnet.cli.terminal import abandon_output, prepare_streams
+
+    prepare_streams()
+    try:
+        status = _main(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return status
+    except Error as error:
+        return _fail(str(error))
+    except BrokenPipeError:
+        abandon_output()
+        return 141  # what a shell reports for SIGPIPE
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{where}{error.strerror or error}")
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return 130  # what a shell reports for SIGINT
+    except Exception as error:
+        import os
+
+        if os.environ.get("LINNET_TRACEBACK"):
+            raise
+        what = f"{type(error).__name__}: {error}".rstrip(": ")
+        return _fail(
+            f"internal error: {what}\n"
+            "This is a fault of linnet itself; LINNET_TRACEBACK=1 shows where it happened."
+        )
+
+
+def _main(argv: list[str]) -> int:
+    if not argv:
+        print(help_text(), file=sys.stderr)
+        return 2
+    name, *rest = argv
+    if name in ("--version", "-V", "version"):
+        print(f"linnet {__version__}")
+        return 0
+    if name in ("--help", "-h", "help"):
+        if rest and rest[0] in COMMANDS:
+            return run_command(rest[0], ["--help"])
+        print(help_text())
+        return 0
+    if name not in COMMANDS:
+        return _unknown(name)
+    return run_command(name, rest)
+
+
+def run_command(name: str, rest: list[str]) -> int:
+    """Parse a command's arguments and run it."""
+    import argparse
+    from importlib import import_module
+
+    command = import_module(f"linnet.cli.{name}")
+    parser = argparse.ArgumentParser(
+        prog=f"linnet {name}",
+        description=command.HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.arguments(parser)
+    try:
+        args = parser.parse_args(rest)
+    except SystemExit as stop:  # argparse has printed its message, or its help
+        return stop.code if isinstance(stop.code, int) else 2
+    status = command.run(args)
+    return status if isinstance(status, int) else 0
+
+
+def help_text() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [
+        f"linnet {__version__}: neural networks as checked text",
+        "",
+        USAGE,
+        "",
+        "commands:",
+        *(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()),
+        "",
+        "  --version  the version",
+    ]
+    return "\n".join(lines)
+
+
+def _unknown(name: str) -> int:
+    from difflib import get_close_matches
+
+    kind = "option" if name.startswith("-") else "command"
+    message = f"unknown {kind} `{name}`"
+    near = get_close_matches(name, COMMANDS, n=2, cutoff=0.5)
+    if near:
+        message += f"; did you mean {' or '.join(f'`{one}`' for one in near)}?"
+    elif any(mark in name for mark in "/.\\"):
+        message += f"; to check a file or folder: `linnet check {name}`"
+    print(f"error: {message}\n{USAGE}", file=sys.stderr)
+    return 2
+
+
+def _fail(message: str) -> int:
+    from linnet.cli.terminal import use_color
+
+    head = "\x1b[1;31merror\x1b[0m" if use_color(sys.stderr) else "error"
+    try:
+        print(f"{head}: {message}", file=sys.stderr)
+    except OSError:  # nobody reads standard error
+        pass
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
