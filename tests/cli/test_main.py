@@ -11,6 +11,8 @@ import pytest
 import linnet
 from linnet.cli import main as entry
 from linnet.cli.main import COMMANDS, main
+from linnet.diagnostics.diagnostic import Diagnostic, Label
+from linnet.source import Source, Span
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,6 +79,22 @@ def test_errors_never_print_a_traceback(
     assert main([]) == status
     out, err = capsys.readouterr()
     assert not out and err.startswith(said) and "Traceback" not in err
+
+
+def test_a_program_with_errors_shows_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Source("a.linnet", "module a\n")
+    finding = Diagnostic("E1201", "error", "unknown name", Label(Span(source, 0, 6), "here"))
+
+    def fail(argv: list[str]) -> int:
+        raise linnet.CheckError("unknown name", [finding])
+
+    monkeypatch.setattr(entry, "_main", fail)
+    assert main([]) == 1
+    err = capsys.readouterr().err
+    assert "1 | module a\n  | ^^^^^^ here" in err
+    assert err.endswith("error: 1 error in the program\n")
 
 
 def test_a_closed_pipe_is_quiet() -> None:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from linnet import __version__
-from linnet.errors import Error
+from linnet.errors import CheckError, Error
 
 # In the order of `linnet --help`; one line each, so that help imports nothing.
 COMMANDS: dict[str, str] = {
@@ -31,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _main(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
         return status
+    except CheckError as error:
+        return _fail_check(error)
     except Error as error:
         return _fail(str(error))
     except BrokenPipeError:
@@ -120,6 +122,20 @@ def _unknown(name: str) -> int:
         message += f"; to check a file or folder: `linnet check {name}`"
     print(f"error: {message}\n{USAGE}", file=sys.stderr)
     return 2
+
+
+def _fail_check(error: CheckError) -> int:
+    """Print every finding of a program that a command needed and that does not check."""
+    from linnet.cli.terminal import use_color, width
+    from linnet.diagnostics.text import render_all
+
+    errors = [one for one in error.diagnostics if one.severity == "error"]
+    color, columns = use_color(sys.stderr), width(sys.stderr)
+    print(render_all(errors, color=color, width=columns), end="", file=sys.stderr)
+    count = len(errors)
+    return _fail(
+        f"{count} error{'' if count == 1 else 's'} in the program" if count else str(error)
+    )
 
 
 def _fail(message: str) -> int:

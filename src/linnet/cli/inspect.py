@@ -1,0 +1,190 @@
+"""`linnet inspect`: what a model is made of, from its syntax to the kernels that run it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from linnet.cli.model import Target, add_arguments, open_target
+from linnet.errors import BindError
+
+if TYPE_CHECKING:
+    from linnet.ir.bound import Bound
+    from linnet.ir.manifest import Parameter
+
+HELP = """\
+Show what a model is made of. Nothing is loaded or run: sizes come from the card
+and from --bind."""
+
+_VIEWS = {
+    "parameters": "every parameter, buffer and state with shape and dtype, and totals (default)",
+    "tree": "the syntax tree",
+    "ir": "the checked program",
+    "code": "the torch code that is generated",
+    "kernels": "the kernel chosen for each call, and why",
+}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add_arguments(parser)
+    views = parser.add_mutually_exclusive_group()
+    for view, help in _VIEWS.items():
+        views.add_argument(f"--{view}", dest="view", action="store_const", const=view, help=help)
+    parser.set_defaults(view="parameters")
+    parser.add_argument("--entry", metavar="E", help="only this entry (--ir, --code, --kernels)")
+    parser.add_argument(
+        "--numerics",
+        choices=("exact", "equivalent", "fast"),
+        default="fast",
+        help="the policy that --code and --kernels show (default: fast)",
+    )
+    parser.add_argument("--json", action="store_true", help="the parameters as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    target = open_target(args)
+    match args.view:
+        case "parameters":
+            show_parameters(target, args.json)
+        case "tree":
+            from linnet.cli.syntax_tree import show_trees
+
+            return show_trees(target.package)
+        case "ir":
+            show_ir(target, args.entry, args.numerics)
+        case _:
+            show_torch(target, args.view, args.entry, args.numerics)
+    return 0
+
+
+def show_parameters(target: Target, as_json: bool) -> None:
+    from linnet.ir.manifest import manifest, root_block
+
+    program = target.program()
+    root = root_block(program, target.root)
+    listed = manifest(program, root, target.generics)
+    if as_json:
+        from json import dumps
+
+        print(dumps(document(root, target.generics, listed), indent=2))
+    else:
+        print(table(listed))
+
+
+def show_ir(target: Target, entry: str | None, numerics: str) -> None:
+    """The program as checked; with an entry, that entry bound to the sizes and optimized."""
+    from linnet.ir.print import bound_text, program_text
+
+    if entry is None:
+        print(program_text(target.program()))
+    else:
+        print(bound_text(bind(target, entry, numerics), entry))
+
+
+def show_torch(target: Target, view: str, entry: str | None, numerics: str) -> None:
+    """Generated code, or the kernels chosen, of one entry or of all."""
+    from linnet.torch import inspect
+
+    bound = bind(target, entry, numerics)
+    show = inspect.code if view == "code" else inspect.kernels
+    for name in [entry] if entry else bound.entries:
+        print(show(bound, name))
+
+
+def bind(target: Target, entry: str | None, numerics: str) -> Bound:
+    """The root at the target's sizes with no optional part, after the policy's passes."""
+    from linnet.ir.manifest import root_block
+    from linnet.ir.passes.pipeline import optimize
+    from linnet.ir.specialize import specialize
+
+    program = target.program()
+    bound = specialize(program, root_block(program, target.root), target.generics)
+    if entry is not None and entry not in bound.entries:
+        have = ", ".join(f"`{name}`" for name in bound.entries) or "none"
+        raise BindError(f"there is no entry `{entry}`; the entries are {have}")
+    return optimize(bound, numerics)
+
+
+def size(parameter: Parameter) -> int:
+    """Bytes in memory."""
+    from linnet.ir.types import BITS
+
+    return parameter.count * BITS[parameter.dtype] // 8
+
+
+def totals(listed: list[Parameter]) -> dict[str, dict[str, Any]]:
+    """By kind (param, buffer, state): how many tensors, elements and bytes, by dtype too."""
+    result: dict[str, dict[str, Any]] = {}
+    for parameter in listed:
+        total = result.setdefault(
+            parameter.kind, {"tensors": 0, "elements": 0, "bytes": 0, "bytes_by_dtype": {}}
+        )
+        total["tensors"] += 1
+        total["elements"] += parameter.count
+        total["bytes"] += size(parameter)
+        by_dtype = total["bytes_by_dtype"]
+        by_dtype[parameter.dtype] = by_dtype.get(parameter.dtype, 0) + size(parameter)
+    return result
+
+
+def document(root: str, generics: dict[str, Any], listed: list[Parameter]) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "root": root.rpartition("::")[2],
+        "generics": generics,
+        "parameters": [
+            {
+                "path": p.path,
+                "kind": p.kind,
+                "shape": list(p.shape),
+                "dtype": p.dtype,
+                "optional": p.optional,
+                "bytes": size(p),
+            }
+            for p in listed
+        ],
+        "totals": totals(listed),
+    }
+
+
+def table(listed: list[Parameter]) -> str:
+    """Aligned columns, then the totals; state apart from what a checkpoint holds."""
+    rows = [("path", "kind", "shape", "dtype", "bytes", "")]
+    for p in listed:
+        shape = f"[{', '.join(map(str, p.shape))}]" if p.shape else "scalar"
+        optional = "optional" if p.optional else ""
+        rows.append((p.path, p.kind, shape, p.dtype, f"{size(p):,}", optional))
+    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+    lines = []
+    for path, kind, shape, dtype, count, optional in rows:
+        cells = (
+            f"{path:<{widths[0]}}",
+            f"{kind:<{widths[1]}}",
+            f"{shape:<{widths[2]}}",
+            f"{dtype:<{widths[3]}}",
+            f"{count:>{widths[4]}}",
+            optional,
+        )
+        lines.append("  ".join(cells).rstrip())
+    lines.append("")
+    found = totals(listed)
+    for kind, total in found.items():
+        dtypes = ", ".join(f"{d} {human(n)}" for d, n in total["bytes_by_dtype"].items())
+        noun = kind if total["tensors"] == 1 or kind == "state" else f"{kind}s"
+        lines.append(
+            f"{total['tensors']:,} {noun}: {total['elements']:,} elements, "
+            f"{human(total['bytes'])} ({dtypes})"
+        )
+    if not found:
+        lines.append("no parameters")
+    return "\n".join(lines)
+
+
+def human(count: int) -> str:
+    """Bytes in decimal units: `69.3 GB`."""
+    amount = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
