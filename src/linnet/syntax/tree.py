@@ -9,6 +9,7 @@ A node that the parser had to invent after an error is an `ErrorExpr` or
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from linnet.source import Source, Span
 
@@ -481,8 +482,7 @@ class File(Node):
     items: list[Item]
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """`kind` is "name", "keyword", "int", "float", "string", "punct", "space",
     "comment", "doc", "error" or "end"."""
 

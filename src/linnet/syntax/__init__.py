@@ -1,0 +1,1 @@
+"""Linnet's text: tokens, tree, parser."""
