@@ -1,0 +1,220 @@
+"""GGUF files of the llama family, presented under the names of Hugging Face checkpoints.
+
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. The header is read here;
+quantized blocks are unpacked by the `gguf` package, which is imported when the first one is.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from linnet.errors import WeightsError
+from linnet.weights.dtypes import SIZES, floats, is_float, packed
+from linnet.weights.gguf_header import FLOAT_TYPES, GgufHeader, StoredTensor
+from linnet.weights.mapped import MappedFile
+from linnet.weights.tensor_info import TensorInfo
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SUPPORTED = ("llama",)
+# The parts of a block, and of the whole, as llama.cpp's converter names them.
+_LAYER_NAMES = {
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_MODEL_NAMES = {
+    "token_embd.weight": "model.embed_tokens.weight",
+    "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+}
+# Elements unpacked at a time: 8 MB in f32, and a few times that inside the unpacking.
+_CHUNK = 1 << 21
+
+
+class GgufFile:
+    """A GGUF file: its metadata, and its tensors as they are called elsewhere.
+
+    `tensors` are read through `read` in any float dtype. Query and key rows, which the format
+    keeps with the two halves of each head interleaved for its rotary embedding, are put back.
+    A file without `output.weight` has a tied head, listed as an alias of the embedding.
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self._file = MappedFile(self.path)
+        try:
+            self._header = GgufHeader(self._file)
+        except BaseException:
+            self._file.close()
+            raise
+        self._tensors: dict[str, TensorInfo] | None = None
+        self._stored: dict[str, StoredTensor] = {}
+
+    @property
+    def architecture(self) -> str:
+        return str(self.metadata("general.architecture", "unknown"))
+
+    def keys(self) -> list[str]:
+        return list(self._header.values)
+
+    def metadata(self, key: str, default: Any = None) -> Any:
+        """A metadata value: int, float, bool, str or a list of those."""
+        return self._header.value(key, default)
+
+    @property
+    def tensors(self) -> dict[str, TensorInfo]:
+        """By checkpoint name. Raises `WeightsError` for an architecture not supported."""
+        if self._tensors is None:
+            self._tensors = self._present()
+        return self._tensors
+
+    def read(
+        self, name: str, dtype: str | None = None, out: memoryview | None = None
+    ) -> memoryview:
+        """A tensor's elements as packed bytes of a float dtype (f32 where none is given).
+
+        Rounded to nearest even. Works through a bounded part at a time, and fills `out` where
+        it is given, so that nothing but the result stays in memory.
+        """
+        info = self.tensors[name]
+        stored = self._stored[info.alias or name]
+        dtype = dtype or "f32"
+        if not is_float(dtype):
+            raise self._fail(f"cannot be read as {dtype}: it holds {info.dtype}", stored.name)
+        columns = info.shape[-1] if info.shape else 1
+        rows = prod(info.shape[:-1])
+        size = SIZES[dtype] * columns
+        if out is None:
+            out = memoryview(bytearray(rows * size))
+        out = out.cast("B")
+        if out.nbytes != rows * size:
+            raise self._fail(f"the memory to fill has {out.nbytes} bytes, expected {rows * size}")
+        if not rows * columns:
+            return out
+        heads = self._heads(info.alias or name)
+        # Whole heads at a time where rows move within a head.
+        unit = rows // heads if heads else 1
+        step = max(1, _CHUNK // max(1, columns * unit)) * unit
+        row_bytes = stored.nbytes // rows
+        for start in range(0, rows, step):
+            stop = min(start + step, rows)
+            raw = self._file.view(stored.start + start * row_bytes, stored.start + stop * row_bytes)
+            part = self._unpack(raw, stored).reshape(stop - start, columns)
+            if heads:
+                part = _halves(part, unit)
+            out[start * size : stop * size] = packed(part, dtype)
+        self._file.release(stored.start, stored.start + stored.nbytes)
+        return out
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _present(self) -> dict[str, TensorInfo]:
+        if self.architecture not in SUPPORTED:
+            raise self._fail(
+                f"architecture `{self.architecture}` is not supported as a source of weights; "
+                f"supported: {', '.join(SUPPORTED)}"
+            )
+        tensors: dict[str, TensorInfo] = {}
+        for stored in self._header.tensors:
+            name = checkpoint_name(stored.name)
+            if name in tensors:
+                raise self._fail(f"stands twice, also as `{self._stored[name].name}`", stored.name)
+            self._stored[name] = stored
+            tensors[name] = TensorInfo(
+                name, stored.dtype, stored.shape, stored.nbytes, self.path, importer=True
+            )
+            heads = self._heads(name)
+            if heads and (not stored.shape or stored.shape[0] % (2 * heads)):
+                raise self._fail(
+                    f"shape {list(stored.shape)} does not divide into {heads} heads of an even "
+                    "number of rows",
+                    stored.name,
+                )
+        table = tensors.get("model.embed_tokens.weight")
+        if table and "lm_head.weight" not in tensors:
+            tensors["lm_head.weight"] = TensorInfo(
+                "lm_head.weight",
+                table.dtype,
+                table.shape,
+                table.nbytes,
+                self.path,
+                True,
+                table.name,
+            )
+        return tensors
+
+    def _heads(self, name: str) -> int:
+        """How many heads' rows are interleaved in this tensor; 0 where none are."""
+        if ".self_attn.q_proj." in name:
+            key = "head_count"
+        elif ".self_attn.k_proj." in name:
+            key = "head_count_kv"
+        else:
+            return 0
+        all_heads = self.metadata(f"{self.architecture}.attention.head_count")
+        heads = self.metadata(f"{self.architecture}.attention.{key}", all_heads)
+        if type(heads) is not int or heads <= 0:
+            raise self._fail(
+                f"metadata `{self.architecture}.attention.{key}` is {heads!r}, expected a "
+                "positive integer"
+            )
+        return heads
+
+    def _unpack(self, raw: memoryview, stored: StoredTensor) -> np.ndarray[Any, Any]:
+        if stored.type in FLOAT_TYPES:
+            return floats(raw, stored.dtype)
+        if stored.dtype in SIZES:
+            raise self._fail(f"holds {stored.dtype}, not floats", stored.name)
+        try:
+            from gguf import GGMLQuantizationType
+            from gguf.quants import dequantize
+        except ImportError as error:
+            raise WeightsError(
+                f"{self.path}: tensor `{stored.name}` is stored as {stored.dtype}; unpacking it "
+                "needs the package `gguf`: pip install linnet[gguf]"
+            ) from error
+        import numpy as np
+
+        blocks = np.frombuffer(raw, np.uint8).reshape(-1, stored.block_bytes)
+        try:
+            elements: np.ndarray[Any, Any] = dequantize(blocks, GGMLQuantizationType(stored.type))
+            return elements
+        except (NotImplementedError, ValueError) as error:
+            raise self._fail(
+                f"the installed `gguf` package cannot unpack {stored.dtype}", stored.name
+            ) from error
+
+    def _fail(self, message: str, tensor: str | None = None) -> WeightsError:
+        where = f"{self.path}: tensor `{tensor}`" if tensor else f"{self.path}"
+        return WeightsError(f"{where}: {message}")
+
+
+def checkpoint_name(name: str) -> str:
+    """A GGUF tensor's name in Hugging Face checkpoints; unknown names stay as they are."""
+    if name in _MODEL_NAMES:
+        return _MODEL_NAMES[name]
+    match = re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", name)
+    if match and match[2] in _LAYER_NAMES:
+        return f"model.layers.{match[1]}.{_LAYER_NAMES[match[2]]}.{match[3]}"
+    return name
+
+
+def _halves(rows: np.ndarray[Any, Any], head: int) -> np.ndarray[Any, Any]:
+    """Rows `2 i + j` of each head to `j (head / 2) + i`: pairs side by side become halves."""
+    import numpy as np
+
+    columns = rows.shape[-1]
+    split = rows.reshape(-1, head // 2, 2, columns)
+    return np.ascontiguousarray(split.swapaxes(1, 2)).reshape(-1, columns)
