@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt
 SETUP := pyproject.toml constraints.txt build_hook.py
 
 .PHONY: demo test lint format fuzz bench clean
@@ -34,6 +34,7 @@ clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache
 
 $(BIN)/python:
+	@echo "Installing into $(VENV); torch is large, so the first time takes a while."
 	$(PYTHON) -m venv $(VENV)
 
 # The build backend is installed first, so that no isolated build resolves torch anew.
