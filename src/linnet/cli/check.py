@@ -77,7 +77,7 @@ def check_paths(paths: list[str]) -> Report:
 
     report = Report()
     seen: set[tuple[str, int, int, str]] = set()
-    for path in paths:
+    for path in [inner for given in paths for inner in packages_in(given)]:
         try:
             package = open_package(path)
             checked = check_package(package)
@@ -101,6 +101,19 @@ def check_paths(paths: list[str]) -> Report:
                 seen.add(key)
                 report.diagnostics.append(one)
     return report
+
+
+def packages_in(path: str) -> list[str]:
+    """The path itself, or the packages right inside a folder that is none (`models/`)."""
+    folder = Path(path)
+    if not folder.is_dir() or _is_package(folder):
+        return [path]
+    inside = sorted(child for child in folder.iterdir() if child.is_dir() and _is_package(child))
+    return [str(child) for child in inside] or [path]
+
+
+def _is_package(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("linnet.toml", "nest.toml"))
 
 
 def _print_text(report: Report) -> None:

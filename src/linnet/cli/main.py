@@ -24,13 +24,15 @@ USAGE = "usage: linnet COMMAND [ARGUMENT …]   (`linnet COMMAND --help` tells m
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line, without the program's name; the exit status."""
-    from linnet.cli.terminal import abandon_output, prepare_streams
+    from linnet.cli.terminal import UsageError, abandon_output, prepare_streams
 
     prepare_streams()
     try:
         status = _main(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
         return status
+    except UsageError as error:
+        return _fail(str(error), status=2)
     except CheckError as error:
         return _fail_check(error)
     except Error as error:
@@ -138,7 +140,7 @@ def _fail_check(error: CheckError) -> int:
     )
 
 
-def _fail(message: str) -> int:
+def _fail(message: str, status: int = 1) -> int:
     from linnet.cli.terminal import use_color
 
     head = "\x1b[1;31merror\x1b[0m" if use_color(sys.stderr) else "error"
@@ -146,7 +148,7 @@ def _fail(message: str) -> int:
         print(f"{head}: {message}", file=sys.stderr)
     except OSError:  # nobody reads standard error
         pass
-    return 1
+    return status
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from linnet.cli.terminal import UsageError
 from linnet.errors import BindError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def open_target(args: argparse.Namespace) -> Target:
-    """Find what the arguments name. Raises PackageError, CardError or BindError."""
+    """Find what the arguments name. Raises PackageError, CardError, BindError or UsageError."""
     from linnet.nest.card import read_card
     from linnet.nest.zoo import find_model
     from linnet.package import open_package
@@ -66,7 +67,7 @@ def open_target(args: argparse.Namespace) -> Target:
         if bind and "=" not in bind[-1]:
             model = bind.pop()
         else:
-            raise BindError("no MODEL given; see `--help`")
+            raise UsageError("no MODEL given: a name of the zoo, a folder or a .linnet file")
     path = find_model(model)
     card = read_card(path) if path.is_dir() and (path / "nest.toml").is_file() else None
     generics: Generics = dict(card.generics) if card else {}

@@ -1,10 +1,14 @@
-"""What the terminal can show: colour, width; and how a command ends when it goes away."""
+"""The terminal: colour, width, a pipe that closes; and a command line that is wrong."""
 
 from __future__ import annotations
 
 import os
 import sys
 from typing import TextIO
+
+
+class UsageError(Exception):
+    """The command line is wrong in a way that argparse does not see. Exit status 2."""
 
 
 def use_color(stream: TextIO) -> bool:
