@@ -1,0 +1,423 @@
+"""Assumptions made ready for proving: rewriting rules, inequalities, bounds of atoms.
+
+Equalities become rules by elimination over the integers. `D % N == 0` is the equality
+`D == N * floor(D / N)`; its quotient is abstracted to a fresh name, so `D` is rewritten to `N * d`.
+Every fresh name has a definition in the user's names, and nothing printed shows a fresh one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import gcd
+
+from linnet.dims.dim import (
+    Atom,
+    Bounds,
+    Dim,
+    Monomial,
+    combine,
+    degree,
+    interval,
+    make,
+    monomial_interval,
+    of_atom,
+    quotient,
+    rebuild,
+    rebuild_atom,
+)
+
+MAX_RULES = 60
+MAX_PASSES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """`dim == 0`; `source` is the position of the fact it came from."""
+
+    dim: Dim
+    source: int
+    abstract: bool = True  # whether quotients in it may be given fresh names
+
+
+class Context:
+    def __init__(self, equalities: Iterable[tuple[Dim, int]], inequalities: Iterable[Dim]):
+        self.contradiction = False
+        self.atoms: dict[Atom, Dim] = {}  # atom -> what it equals
+        self.monomials: dict[Monomial, Dim] = {}
+        self.definitions: dict[str, Dim] = {}  # fresh name -> user's names
+        self.unsolved: list[Equation] = []
+        self.bounds: dict[Atom, Bounds] = {}
+        self._memo: dict[Dim, Dim] = {}
+        self._source = sorted(set(inequalities), key=lambda d: d.key)
+        self.inequalities: list[Dim] = list(self._source)
+        self._derive_bounds()
+        self._solve([Equation(dim, i) for dim, i in equalities])
+        self._sign_fresh_names()
+        self._memo.clear()
+        for equation in self.unsolved:
+            dim = self.normal(equation.dim)
+            self.inequalities += [dim, -dim]
+        self._derive_bounds()
+        self._memo.clear()
+
+    # -- signs that need no elimination -------------------------------------------------
+
+    def bounds_of(self, atom: Atom) -> Bounds:
+        return self.bounds.get(atom) or (atom.low, atom.high)
+
+    def nonnegative(self, dim: Dim) -> bool:
+        """A quick test of `dim >= 0`: bounds, then one assumption at a time."""
+        if self._at_least_zero(dim):
+            return True
+        if not any(coefficient > 0 for _, coefficient in dim.terms):
+            return False
+        for assumed in self.inequalities:
+            for factor in _ratios(dim, assumed):
+                if self._at_least_zero(combine([(1, dim), (-factor, assumed)])):
+                    return True
+        return False
+
+    def positive(self, dim: Dim) -> bool:
+        return self.nonnegative(dim - 1)
+
+    def _at_least_zero(self, dim: Dim) -> bool:
+        low = interval(dim, self.bounds_of)[0]
+        if low is not None:
+            return low >= 0
+        # With a = low + a', a' >= 0: enough where all coefficients come out non-negative.
+        shifts = {a: low for a in dim.atoms() if (low := self.bounds_of(a)[0])}
+        if not shifts or len(dim.terms) > 12 or degree(dim.terms[0][0]) > 4:
+            return False
+        shifted = rebuild(dim, lambda a: of_atom(a) + shifts[a] if a in shifts else of_atom(a))
+
+        def remaining(atom: Atom) -> Bounds:
+            least, most = self.bounds_of(atom)
+            shift = shifts.get(atom, 0)
+            return (
+                None if least is None else least - shift,
+                None if most is None else most - shift,
+            )
+
+        low = interval(shifted, remaining)[0]
+        return low is not None and low >= 0
+
+    def _derive_bounds(self) -> None:
+        """Bounds of single atoms, from inequalities with all but one term bounded."""
+        self.bounds = {}
+        for _ in range(4):
+            changed = False
+            for dim in self.inequalities:
+                for monomial, coefficient in dim.terms:
+                    if monomial:
+                        changed |= self._bound(dim, monomial, coefficient)
+            if not changed:
+                return
+
+    def _bound(self, dim: Dim, monomial: Monomial, coefficient: int) -> bool:
+        rest = combine([(1, dim), (-1, make({monomial: coefficient}))])
+        most = interval(rest, self.bounds_of)[1]
+        if most is None:
+            return False
+        # coefficient * monomial >= -most
+        if coefficient < 0:
+            return (
+                len(monomial) == 1
+                and monomial[0][1] == 1
+                and self._narrow(monomial[0][0], None, most // -coefficient)
+            )
+        least = -(most // coefficient)
+        if len(monomial) == 1 and monomial[0][1] == 1:
+            return self._narrow(monomial[0][0], least, None)
+        if least < 1:
+            return False
+        # A positive product of non-negatives has positive factors.
+        signed = [a for a, _ in monomial if (low := self.bounds_of(a)[0]) is None or low < 0]
+        return not signed and any([self._narrow(a, 1, None) for a, _ in monomial])
+
+    def _narrow(self, atom: Atom, low: int | None, high: int | None) -> bool:
+        least, most = self.bounds_of(atom)
+        better_low = low is not None and (least is None or low > least)
+        better_high = high is not None and (most is None or high < most)
+        if not better_low and not better_high:
+            return False
+        self.bounds[atom] = (low if better_low else least, high if better_high else most)
+        return True
+
+    # -- rewriting ------------------------------------------------------------------------
+
+    def normal(self, dim: Dim) -> Dim:
+        """`dim` under the rules."""
+        found = self._memo.get(dim)
+        if found is not None:
+            return found
+        result = dim
+        for _ in range(MAX_PASSES):
+            following = self._rewrite_monomials(rebuild(result, self._normal_atom))
+            if following == result:
+                break
+            result = following
+        self._memo[dim] = result
+        return result
+
+    def _normal_atom(self, atom: Atom) -> Dim:
+        rule = self.atoms.get(atom)
+        if rule is not None:
+            return rule
+        if atom.kind == "name":
+            return of_atom(atom)
+        return rebuild_atom(atom, tuple(self.normal(arg) for arg in atom.args), self)
+
+    def _rewrite_monomials(self, dim: Dim) -> Dim:
+        if not self.monomials:
+            return dim
+        for monomial, coefficient in dim.terms:
+            for left, right in self.monomials.items():
+                rest = quotient(monomial, left)
+                if rest is not None:
+                    step = make({rest: coefficient}) * right
+                    return combine([(1, dim), (-1, make({monomial: coefficient})), (1, step)])
+        return dim
+
+    def original(self, dim: Dim) -> Dim:
+        """`dim` without fresh names."""
+        for _ in range(len(self.definitions) + 1):
+            if dim.names().isdisjoint(self.definitions):
+                break
+            dim = dim.substitute(self.definitions)
+        return dim
+
+    # -- elimination ----------------------------------------------------------------------
+
+    def _solve(self, pending: list[Equation]) -> None:
+        for _ in range(MAX_RULES):
+            normalized: list[Equation] = []
+            for equation in pending:
+                dim = _primitive(self.normal(equation.dim))
+                if dim is None or (dim.constant or 0) != 0:
+                    self.contradiction = True
+                    return
+                if dim.terms:
+                    normalized.append(Equation(dim, equation.source, equation.abstract))
+            pending = normalized
+            pending.sort(key=lambda equation: equation.dim.key)
+            for step in (self._by_name, self._by_abstraction, self._by_atom, self._by_monomial):
+                solved = next((e for e in pending if step(e)), None)
+                if solved is not None:
+                    pending.remove(solved)
+                    pending += self._revise()
+                    break
+            else:
+                break
+        self.unsolved = pending
+
+    def _rule(self, atom: Atom, value: Dim) -> None:
+        low, _ = self.bounds_of(atom)
+        if low is not None:
+            self._source.append(value - low)
+        self.atoms[atom] = value
+
+    def _revise(self) -> list[Equation]:
+        """Bring everything up to date after a new rule; rules on compound atoms and products whose
+        left side has changed go back to the equations."""
+        self._memo.clear()
+        back: list[Equation] = []
+        for atom, value in list(self.atoms.items()):
+            if atom.kind == "name":
+                self.atoms[atom] = self.normal(value)
+                continue
+            del self.atoms[atom]
+            self._memo.clear()
+            left = self.normal(of_atom(atom))
+            if left == of_atom(atom):
+                self.atoms[atom] = self.normal(value)
+            elif left != value:
+                back.append(Equation(left - value, -1, False))
+        for monomial, value in list(self.monomials.items()):
+            del self.monomials[monomial]
+            self._memo.clear()
+            left_dim = make({monomial: 1})
+            left = self.normal(left_dim)
+            if left == left_dim:
+                self.monomials[monomial] = self.normal(value)
+            elif left != value:
+                back.append(Equation(left - value, -1, False))
+        self._memo.clear()
+        self.inequalities = sorted(
+            {normal for dim in self._source if (normal := self.normal(dim)).terms},
+            key=lambda d: d.key,
+        )
+        self._derive_bounds()
+        self._memo.clear()
+        return back
+
+    def _by_name(self, equation: Equation) -> bool:
+        """Solve for a name with coefficient 1 or -1, or take steps of the extended gcd."""
+        return self._solve_linear(equation.dim)
+
+    def _solve_linear(self, dim: Dim) -> bool:
+        names = _free_names(dim)
+        units = [(a, c) for a, c in names if abs(c) == 1]
+        if units:
+
+            def preference(item: tuple[Atom, int]) -> tuple[bool, str]:
+                value = _solved(dim, *item)
+                return (not self._at_least_zero(value), item[0].name)
+
+            atom, c = min(units, key=preference)
+            self._rule(atom, _solved(dim, atom, c))
+            return True
+        if len(names) < 2:
+            return False
+        atom, c = min(names, key=lambda item: (abs(item[1]), item[0].name))
+        if all(other % c == 0 for _, other in names):
+            return False
+        if c < 0:
+            return self._solve_linear(-dim)
+        # t = atom + sum of (coefficient // c) * monomial leaves coefficients below c.
+        whole = make({m: k // c for m, k in dim.terms})
+        fresh = self._fresh(whole, signed=True)
+        rest = make({m: k % c for m, k in dim.terms}) + c * fresh
+        following = _primitive(rest)
+        if following is None:
+            self.contradiction = True
+            return True
+        if not self._solve_linear(following):
+            return False
+        # The steps inside may have replaced names of this value already; `_revise` settles it.
+        self._rule(atom, fresh - whole + of_atom(atom))
+        return True
+
+    def _by_abstraction(self, equation: Equation) -> bool:
+        """Give quotients fresh names so that a name inside them can be solved for."""
+        dim = equation.dim
+        if not equation.abstract:
+            return False
+        compound = [a for a in dict.fromkeys(dim.atoms()) if a.kind != "name"]
+        if not compound:
+            return False
+        rules, source, definitions = dict(self.atoms), list(self._source), dict(self.definitions)
+        fresh: dict[Atom, Dim] = {}
+        for atom in compound:
+            low = self._low(atom)
+            fresh[atom] = self._fresh(of_atom(atom), signed=low is None or low < 0)
+        abstracted = rebuild(dim, lambda a: fresh.get(a, of_atom(a)))
+        solved_before = set(self.atoms)
+        if not self._solve_linear(abstracted) or all(
+            a.name in self.definitions and a.name not in definitions
+            for a in self.atoms.keys() - solved_before
+        ):
+            self.atoms, self._source, self.definitions = rules, source, definitions
+            return False
+        for _ in range(2):  # names in values of this very step
+            for atom in self.atoms.keys() - solved_before:
+                value = self.atoms.pop(atom)
+                self._memo.clear()
+                self.atoms[atom] = self.normal(value)
+        self._memo.clear()
+        for atom, name in fresh.items():
+            left, right = self.normal(of_atom(atom)), self.normal(name)
+            if left == right:
+                continue
+            single = left.terms[0][0] if len(left.terms) == 1 and left.terms[0][1] == 1 else ()
+            if len(single) == 1 and single[0][1] == 1 and single[0][0] not in right.atoms():
+                self._rule(single[0][0], right)
+                self._memo.clear()
+        return True
+
+    def _low(self, atom: Atom) -> int | None:
+        if atom.kind == "floor" and self.positive(atom.args[1]) and self.nonnegative(atom.args[0]):
+            return 0
+        return self.bounds_of(atom)[0]
+
+    def _by_atom(self, equation: Equation) -> bool:
+        """Solve for a quotient, minimum or maximum with coefficient 1 or -1."""
+        for monomial, c in equation.dim.terms:
+            if abs(c) == 1 and len(monomial) == 1 and monomial[0][1] == 1:
+                atom = monomial[0][0]
+                value = _solved(equation.dim, atom, c)
+                if atom.kind != "name" and not _inside(atom, value):
+                    self._rule(atom, value)
+                    return True
+        return False
+
+    def _by_monomial(self, equation: Equation) -> bool:
+        """Rewrite the first product, where it has coefficient 1 or -1."""
+        monomial, c = equation.dim.terms[0]
+        if abs(c) != 1 or degree(monomial) < 2:
+            return False
+        value = combine([(-c, equation.dim), (1, make({monomial: 1}))])
+        if any(quotient(m, monomial) is not None for m, _ in value.terms):
+            return False
+        low = monomial_interval(monomial, self.bounds_of)[0]
+        if low is not None:
+            self._source.append(value - low)
+        self.monomials[monomial] = value
+        return True
+
+    def _fresh(self, definition: Dim, signed: bool) -> Dim:
+        name = f"{'~' if signed else '$'}{len(self.definitions)}"
+        self.definitions[name] = definition
+        return Dim.name(name)
+
+    def _sign_fresh_names(self) -> None:
+        """Fresh names of either sign whose sign is known by now become non-negative ones."""
+        live = {a for dim in self.atoms.values() for a in dim.atoms() if a.name[:1] == "~"}
+        for atom in sorted(live, key=lambda a: a.name):
+            low, high = self.bounds_of(atom)
+            sign = 1 if low is not None and low >= 0 else -1
+            if sign < 0 and (high is None or high > 0):
+                continue
+            fresh = self._fresh(sign * of_atom(atom), signed=False)
+            self._rule(atom, sign * fresh)
+            self.unsolved += self._revise()
+
+
+def _free_names(dim: Dim) -> list[tuple[Atom, int]]:
+    """Names that occur once, alone in their term, with its coefficient."""
+    seen: dict[str, int] = {}
+    for monomial, _ in dim.terms:
+        for name in frozenset().union(*(a.names for a, _ in monomial)):
+            seen[name] = seen.get(name, 0) + 1
+    return [
+        (monomial[0][0], c)
+        for monomial, c in dim.terms
+        if len(monomial) == 1
+        and monomial[0][1] == 1
+        and monomial[0][0].kind == "name"
+        and seen[monomial[0][0].name] == 1
+    ]
+
+
+def _solved(dim: Dim, atom: Atom, c: int) -> Dim:
+    """`atom` from `dim == 0`, where it stands with coefficient `c`, 1 or -1."""
+    return combine([(-c, dim), (1, of_atom(atom))])
+
+
+def _inside(atom: Atom, dim: Dim) -> bool:
+    return any(a is atom or a == atom or any(_inside(atom, arg) for arg in a.args)
+               for a in dim.atoms())  # fmt: skip
+
+
+def _primitive(dim: Dim) -> Dim | None:
+    """An equation divided by the content of its unknowns; None where it has no integer solution."""
+    common = 0
+    for monomial, coefficient in dim.terms:
+        if monomial:
+            common = gcd(common, coefficient)
+    if common <= 1:
+        return dim
+    if dim.coefficient(()) % common:
+        return None
+    return make({monomial: coefficient // common for monomial, coefficient in dim.terms})
+
+
+def _ratios(dim: Dim, assumed: Dim) -> list[int]:
+    """Multiples of `assumed` that cancel a term of `dim`."""
+    found: list[int] = []
+    for monomial, coefficient in assumed.terms:
+        if monomial:
+            factor, odd = divmod(dim.coefficient(monomial), coefficient)
+            if factor > 0 and not odd and factor not in found:
+                found.append(factor)
+    return found
