@@ -227,7 +227,7 @@ class Cursor:
         span = self.span_at(pos)
         message = f"expected {what}, found {self.describe(pos)}"
         label = f"expected {what}"
-        if pos and self.first_on_line(pos) or pos == self.last and pos:
+        if (pos and self.first_on_line(pos)) or (pos == self.last and pos):
             span = self.span_at(pos - 1)  # what is missing, is missing there
             label += " after this"
         diagnostic = Diagnostic(code, "error", message, Label(span, label), help=help)
@@ -292,13 +292,19 @@ class Cursor:
                 owed.append(OPENERS[text])
             elif text in CLOSERS and text == owed[-1]:
                 owed.pop()
-            elif text in CLOSERS or text == "{":
-                break
-            elif text in STARTERS and text not in self.misused and self.first_on_line(self.pos):
+            elif (
+                text in CLOSERS
+                or text == "{"
+                or (text in STARTERS and text not in self.misused and self.first_on_line(self.pos))
+            ):
                 break
             self.pos += 1
         self.pos = start
         return False
+
+    def starts_afresh(self, text: str) -> bool:
+        """Whether the present token, first on its line, starts a statement or an item."""
+        return text in STARTERS and text not in self.misused and self.first_on_line(self.pos)
 
     def skip_statement(self, start: int) -> None:
         """To the next statement, or to the bracket that ends the body."""

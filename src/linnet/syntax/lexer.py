@@ -14,16 +14,19 @@ from linnet.diagnostics.diagnostic import Diagnostic, Fix, Label
 from linnet.source import Source, Span
 from linnet.syntax.tree import Token
 
-KEYWORDS = frozenset(
-    """module use pub crate self super as const type struct enum fn op block entry param
-    buffer state sub let var return if else match static for in while where yield true
-    false none some extern""".split()
-)
+# fmt: off
+KEYWORDS = frozenset([
+    "module", "use", "pub", "crate", "self", "super", "as", "const", "type", "struct", "enum",
+    "fn", "op", "block", "entry", "param", "buffer", "state", "sub", "let", "var", "return",
+    "if", "else", "match", "static", "for", "in", "while", "where", "yield", "true", "false",
+    "none", "some", "extern",
+])
 # Kept for later versions; refused as names.
-RESERVED = frozenset(
-    """async await effect unsafe macro trait impl derive random rng mut ref kernel
-    device""".split()
-)
+RESERVED = frozenset([
+    "async", "await", "effect", "unsafe", "macro", "trait", "impl", "derive", "random", "rng",
+    "mut", "ref", "kernel", "device",
+])
+# fmt: on
 WORDS = KEYWORDS | RESERVED
 
 # Numbers are matched loosely (`12abc` is one token), so that a bad one is one error.
@@ -95,7 +98,7 @@ def _comment_end(text: str, start: int) -> int:
 
 def _kind(text: str) -> str:
     first = text[0]
-    if first.isalpha() and first.isascii() or first == "_":
+    if (first.isalpha() and first.isascii()) or first == "_":
         return "keyword" if text in WORDS else "name"
     if first in " \t\r\n\f\v":
         return "space"

@@ -120,7 +120,7 @@ class ExprParser(Cursor):
         pos = self.pos
         value = int_value(self.texts[pos])
         self.pos = pos + 1
-        if value < INT_LIMIT or value == INT_LIMIT and negative:
+        if value < INT_LIMIT or (value == INT_LIMIT and negative):
             return tree.IntLit(self.span_at(pos), value)
         if value == INT_LIMIT:  # larger ones have been reported with the tokens
             self.refuse(
@@ -148,7 +148,7 @@ class ExprParser(Cursor):
             return self.conditional()
         if text == "match":
             return self.match()
-        if text in self.misused or text in RESERVED and self.peek() == ".":
+        if text in self.misused or (text in RESERVED and self.peek() == "."):
             self.pos = pos + 1  # a module's name, such as `random` in `random.normal(…)`
             return tree.Name(span, text)
         if text in RESERVED:

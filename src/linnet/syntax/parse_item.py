@@ -204,7 +204,7 @@ class ItemParser(StmtParser):
         owed: list[str] = []
         while self.pos < self.last:
             text = self.texts[self.pos]
-            if text in STARTERS and text not in self.misused or text == "{":
+            if (text in STARTERS and text not in self.misused) or text == "{":
                 return
             if text in "([":
                 owed.append(")" if text == "(" else "]")

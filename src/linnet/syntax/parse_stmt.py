@@ -22,7 +22,7 @@ class StmtParser(TypeParser):
         statements: list[tree.Stmt] = []
         while self.texts[self.pos] != "}":
             text = self.texts[self.pos]
-            if self.pos == self.last or text in _OUTSIDE and text not in self.misused:
+            if self.pos == self.last or (text in _OUTSIDE and text not in self.misused):
                 self.unexpected("a statement or `}`", opener)
                 self.depth -= 1
                 return statements, self.span_at(self.pos - 1)
