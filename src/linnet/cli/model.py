@@ -30,9 +30,13 @@ class Target:
 
     def program(self) -> Program:
         """The checked program. Raises CheckError."""
-        from linnet.check import check
+        from linnet.check import check_package
+        from linnet.errors import CheckError
 
-        return check(str(self.path))
+        checked = check_package(self.package)
+        if checked.program is None:
+            raise CheckError(f"{self.path}: the program has errors", checked.diagnostics)
+        return checked.program
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
