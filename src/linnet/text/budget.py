@@ -21,7 +21,7 @@ class OverBudget(Exception):
 class Budget:
     """What one rendering may use; `charge` and `text` raise `OverBudget` past it."""
 
-    steps: int = 10_000_000  # nodes of the template executed, items looked at
+    steps: int = 5_000_000  # nodes of the template executed, items looked at
     characters: int = 4_000_000  # of the output and of any one string
     seconds: float = 10.0
     _end: float = field(init=False)

@@ -144,9 +144,7 @@ def _penalize(logits: np.ndarray, state: SamplingState) -> np.ndarray:
     out = logits.astype(np.float32, copy=True)
     counts = {t: c for t, c in state.counts.items() if t < out.size}
     if s.repetition_penalty != 1:
-        seen = np.fromiter(
-            {*counts, *(t for t in state.prompt if t < out.size)}, dtype=np.int64
-        )
+        seen = np.fromiter({*counts, *(t for t in state.prompt if t < out.size)}, dtype=np.int64)
         values = out[seen]
         p = np.float32(s.repetition_penalty)
         out[seen] = np.where(values > 0, values / p, values * p)

@@ -26,10 +26,10 @@ from linnet.text.budget import OverBudget, budget
 # Filters that chat templates use and whose cost is linear in what they are given. jinja2's other
 # filters (center, batch, wordwrap, pprint, random …) take sizes or have no use here.
 _FILTERS = (
-    "abs capitalize dictsort e escape float forceescape groupby int items list lower map max min "
-    "reject rejectattr reverse safe select selectattr sort title trim truncate unique upper "
-    "urlencode"
-).split()
+    *("abs", "capitalize", "dictsort", "e", "escape", "float", "forceescape", "groupby", "int"),
+    *("items", "list", "lower", "map", "max", "min", "reject", "rejectattr", "reverse", "safe"),
+    *("select", "selectattr", "sort", "title", "trim", "truncate", "unique", "upper", "urlencode"),
+)
 _CHEAP = ("attr", "count", "d", "default", "first", "last", "length")
 _LONG_NUMBER = re.compile(r"\d{4,}|\*")
 _INTEGER_BITS = 4096
@@ -39,7 +39,7 @@ _INDENT = 64
 class _Generation(Extension):
     """`{% generation %}` marks the model's own words for training; here it means its body."""
 
-    tags = {"generation"}
+    tags = frozenset({"generation"})  # type: ignore[assignment]
 
     def parse(self, parser: jinja2.parser.Parser) -> list[nodes.Node]:
         next(parser.stream)
@@ -59,7 +59,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             finalize=_finalize,
             cache_size=0,
         )
-        self.concat = _concat  # type: ignore[method-assign,assignment]
+        self.concat = _concat  # type: ignore[method-assign]
         known = self.filters
         self.filters = {name: _measured(known[name]) for name in _FILTERS}
         self.filters |= {name: known[name] for name in _CHEAP}
@@ -103,7 +103,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             return None
         return _refused_format
 
-    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: B902
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         b = budget()
         b.charge(1)
         owner, name = getattr(__obj, "__self__", None), getattr(__obj, "__name__", "")
@@ -115,8 +115,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             if name == "replace":
                 return _replace(owner, *args, **kwargs)
             if name == "join":
-                return _join(*args, owner)
-        result = super(BoundedEnvironment, __self).call(__context, __obj, *args, **kwargs)
+                return _join(args[0] if args else (), owner)
+        result = super().call(__context, __obj, *args, **kwargs)
         return _checked(result)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
@@ -156,11 +156,10 @@ def _rewrite(tree: nodes.Template) -> None:
         elif isinstance(node, nodes.Concat):
             # `a ~ b`: measured before it is joined.
             node.nodes = [_filter(nodes.List(node.nodes, lineno=node.lineno), "linnet_text")]
-    for keep in list(tree.find_all((nodes.Assign, nodes.With))):
-        if isinstance(keep, nodes.Assign):
-            keep.node = _filter(keep.node, "linnet_kept")
-        else:
-            keep.values = [_filter(v, "linnet_kept") for v in keep.values]
+    for assign in list(tree.find_all(nodes.Assign)):
+        assign.node = _filter(assign.node, "linnet_kept")
+    for scope in list(tree.find_all(nodes.With)):
+        scope.values = [_filter(v, "linnet_kept") for v in scope.values]
     tree.set_environment(tree.environment)  # type: ignore[arg-type]
 
 

@@ -82,9 +82,9 @@ class ChatTemplate:
         return "".join(parts)
 
 
-def read_template(folder: str | Path, names: Mapping[str, str], tools: bool = False) -> (
-    ChatTemplate | None
-):
+def read_template(
+    folder: str | Path, names: Mapping[str, str], tools: bool = False
+) -> ChatTemplate | None:
     """The template of a model's folder, or None.
 
     From `chat_template.jinja`, else `chat_template` in `chat_template.json` or
@@ -103,9 +103,7 @@ def read_template(folder: str | Path, names: Mapping[str, str], tools: bool = Fa
         if found is None:
             continue
         if isinstance(found, list):
-            named = {
-                t.get("name"): t.get("template") for t in found if isinstance(t, dict)
-            }
+            named = {t.get("name"): t.get("template") for t in found if isinstance(t, dict)}
             found = (named.get("tool_use") if tools else None) or named.get("default")
         if not isinstance(found, str):
             raise TextError(

@@ -1,0 +1,251 @@
+"""What `generate` and `chat` share: arguments, loading, Ctrl-C, figures."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from linnet.cli.model import Generics, Target, add_arguments, open_target
+from linnet.errors import InputError, WeightsError
+
+if TYPE_CHECKING:
+    from linnet.text.context import Context
+    from linnet.text.generation import Finished
+    from linnet.text.open import TextModel
+    from linnet.text.settings import Settings
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """MODEL and how to load and sample it."""
+    add_arguments(parser)
+    load = parser.add_argument_group("loading")
+    load.add_argument(
+        "--weights",
+        metavar="PATH",
+        action="append",
+        help="a folder or file of weights, or `random` (default: the card's)",
+    )
+    load.add_argument("--tokenizer", metavar="DIR", help="where the tokenizer is, if elsewhere")
+    load.add_argument(
+        "--max-seq",
+        type=int,
+        metavar="N",
+        help="context length in tokens (default: what fits the memory)",
+    )
+    load.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1 …")
+    load.add_argument(
+        "--numerics",
+        choices=("exact", "equivalent", "fast"),
+        default="fast",
+        help="exact: as written, slow; equivalent: up to reassociation; fast (default)",
+    )
+    load.add_argument("--quantize", metavar="FORMAT", help="quantize the weights on load")
+    draw = parser.add_argument_group("sampling (default: the model's own, else greedy)")
+    draw.add_argument("--max-new", type=int, metavar="N", help="at most N new tokens")
+    draw.add_argument("--temperature", type=float, metavar="X", help="0 is greedy")
+    draw.add_argument("--top-k", type=int, metavar="N", help="keep the N likeliest tokens")
+    draw.add_argument("--top-p", type=float, metavar="P", help="keep the likeliest that carry P")
+    draw.add_argument("--min-p", type=float, metavar="P", help="at least P of the likeliest")
+    draw.add_argument("--repetition-penalty", type=float, metavar="X", help="1 is none")
+    draw.add_argument("--presence-penalty", type=float, metavar="X", help="-2 to 2; 0 is none")
+    draw.add_argument("--frequency-penalty", type=float, metavar="X", help="-2 to 2; 0 is none")
+    draw.add_argument("--seed", type=int, metavar="N", help="the same seed, the same answer")
+    draw.add_argument(
+        "--stop", action="append", metavar="TEXT", help="end the answer before TEXT; may repeat"
+    )
+    draw.add_argument("--system", metavar="TEXT", help="a system message for the chat template")
+    parser.add_argument("--quiet", "-q", action="store_true", help="no figures at the end")
+
+
+@dataclass
+class Loaded:
+    """A model ready to talk."""
+
+    model: Any
+    text: TextModel
+    settings: Settings
+    context: Context | None
+
+
+def load_model(args: argparse.Namespace) -> Loaded:
+    """Checks the program, chooses the context, loads the weights. Raises `linnet.Error`."""
+    # Wrong settings are said before anything large is read.
+    settings = settings_of(args, None)
+    target = open_target(args)
+    weights, random = _weights(args, target)
+    text = _text(args, target, weights)
+    settings = settings_of(args, text)
+    generics, context = _generics(args, target)
+
+    import linnet
+
+    model = linnet.load(
+        str(target.path),
+        root=target.root,
+        weights="random" if random else weights,
+        generics=generics,
+        device=args.device,
+        numerics=args.numerics,
+        quantize=args.quantize,
+    )
+    return Loaded(model, text, settings, context)
+
+
+def settings_of(args: argparse.Namespace, text: TextModel | None) -> Settings:
+    """The model's generation settings with what the command line changes."""
+    from linnet.text.settings import Settings
+
+    base = Settings() if text is None else text.settings
+    return base.change(
+        temperature=args.temperature,
+        top_k=args.top_k,
+        top_p=args.top_p,
+        min_p=args.min_p,
+        repetition_penalty=args.repetition_penalty,
+        presence_penalty=args.presence_penalty,
+        frequency_penalty=args.frequency_penalty,
+        seed=args.seed,
+        max_new_tokens=args.max_new,
+        stop=(*base.stop, *args.stop) if args.stop else None,
+    )
+
+
+def _weights(args: argparse.Namespace, target: Target) -> tuple[Any, bool]:
+    """The weights to load, and whether they are random; then the card's only help find text."""
+    from linnet.nest.zoo import find_weights
+
+    given = args.weights or []
+    if "random" in given:
+        if len(given) > 1:
+            raise InputError("--weights random stands alone")
+        try:
+            return (find_weights(target.card) if target.card else None), True
+        except WeightsError:
+            return None, True
+    if given:
+        return (given[0] if len(given) == 1 else given), False
+    if target.card is None:
+        raise WeightsError(f"{target.path}: has no card; give the weights with --weights")
+    return find_weights(target.card), False
+
+
+def _text(args: argparse.Namespace, target: Target, weights: Any) -> TextModel:
+    from linnet.text.open import open_text
+
+    if args.tokenizer is not None:
+        return open_text(args.tokenizer)
+    folder = target.path if target.path.is_dir() else target.path.parent
+    return open_text(weights, folder)
+
+
+def _generics(args: argparse.Namespace, target: Target) -> tuple[Generics, Context | None]:
+    """The generics to load with: one row, and a context that fits."""
+    from linnet.ir.manifest import manifest, root_block
+    from linnet.text.context import choose_context, state_bytes_of
+    from linnet.weights.dtypes import bytes_of
+
+    program = target.program()
+    root = root_block(program, target.root)
+    names = {g.name for g in program.blocks[root].generics}
+    generics = dict(target.generics)
+    if "Batch" in names:
+        generics["Batch"] = 1
+    if "MaxSeq" not in names:
+        if args.max_seq is not None:
+            raise InputError("--max-seq: the model has no generic MaxSeq")
+        return generics, None
+    bound = [item for item in args.bind if item.partition("=")[0].strip() == "MaxSeq"]
+    wanted = args.max_seq
+    if bound and wanted is None:
+        wanted = int(generics["MaxSeq"])
+    most = target.card.generics.get("MaxSeq") if target.card else None
+    generics.setdefault("MaxSeq", 1)
+
+    def parameters(values: Generics) -> list[Any]:
+        return list(manifest(program, root, values))
+
+    stored = sum(bytes_of(p.dtype, p.shape) for p in parameters(generics) if p.kind != "state")
+    context = choose_context(
+        state_bytes_of(parameters, generics, bytes_of),
+        most if isinstance(most, int) else None,
+        wanted=wanted,
+        weights=stored,
+    )
+    return {**generics, "MaxSeq": context.length}, context
+
+
+class Interrupt:
+    """Ctrl-C within `with`: the first sets `asked`, a second one raises KeyboardInterrupt.
+
+    A step of the model is never cut in the middle, which would leave its state half written.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self) -> bool:
+        return self.asked
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    @contextmanager
+    def listen(self) -> Iterator[Interrupt]:
+        before = signal.signal(signal.SIGINT, self._handle)
+        try:
+            yield self
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def write(text: str) -> None:
+    """Text of the answer, shown at once."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def figures(done: Finished) -> str:
+    """One line: tokens, tokens per second, why it ended."""
+
+    def rate(value: float | None) -> str:
+        if value is None:
+            return ""
+        return f", {value:.0f} tokens/s" if value >= 10 else f", {value:.2g} tokens/s"
+
+    reused = f" ({done.reused_tokens} kept)" if done.reused_tokens else ""
+    ends = {
+        "length": "; stopped at the length asked for",
+        "context": "; stopped: the context is full",
+        "interrupted": "; interrupted",
+    }
+    return (
+        f"prompt {done.prompt_tokens} tokens{reused}{rate(done.prompt_rate)}; "
+        f"answer {len(done.tokens)} tokens{rate(done.decode_rate)}{ends.get(done.reason, '')}"
+    )
+
+
+def read_words(args: argparse.Namespace) -> None:
+    """`--bind A=1 MODEL PROMPT`: gives back the words that the list of bindings took too."""
+    taken = next((i for i, item in enumerate(args.bind) if not _binds(item)), None)
+    if args.model is not None or taken is None:
+        return
+    words = args.bind[taken:]
+    args.bind = args.bind[:taken]
+    args.model = words[0]
+    if hasattr(args, "prompt") and args.prompt is None and len(words) == 2:
+        args.prompt = words[1]
+    elif len(words) > 1:
+        raise InputError(f"one word too many on the command line: {words[-1]!r}")
+
+
+def _binds(item: str) -> bool:
+    name, equals, _ = item.partition("=")
+    return bool(equals) and name.strip().isidentifier()
