@@ -21,8 +21,8 @@ SIZES = {
 }  # fmt: skip
 # What each float format holds: (bits of precision, bits of exponent).
 _FLOATS = {"f16": (11, 5), "bf16": (8, 8), "f32": (24, 8), "f64": (53, 11)}
-# Elements converted at a time: bounds the temporaries to a few tens of megabytes.
-CHUNK = 1 << 21
+# Elements converted at a time: the temporaries stay in the cache, and small.
+CHUNK = 1 << 18
 
 
 def bytes_of(dtype: str, shape: Sequence[int]) -> int:
@@ -94,10 +94,15 @@ def packed(elements: np.ndarray[Any, Any], dtype: str) -> memoryview:
             bits = elements.reshape(-1).view(np.uint32)
             # Adding half of the last kept place, less one where the kept part is even,
             # carries exactly when rounding to nearest even goes up. NaNs must not carry.
-            rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-            quiet = (bits >> 16) | 0x40
+            rounded = bits >> 16
+            rounded &= 1
+            rounded += 0x7FFF
+            rounded += bits
+            rounded >>= 16
             nan = (bits & 0x7FFFFFFF) > 0x7F800000
-            return np.where(nan, quiet, rounded).astype("<u2").data.cast("B")
+            if nan.any():
+                rounded[nan] = bits[nan] >> 16 | 0x40
+            return rounded.astype("<u2").data.cast("B")
         kind = {"f16": "<f2", "f32": "<f4", "f64": "<f8"}[dtype]
         return elements.reshape(-1).astype(kind, copy=False).data.cast("B")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linnet.errors import WeightsError
-from linnet.weights.dtypes import SIZES, floats, is_float, packed
+from linnet.weights.dtypes import CHUNK, SIZES, floats, is_float, packed
 from linnet.weights.gguf_header import FLOAT_TYPES, GgufHeader, StoredTensor
 from linnet.weights.mapped import MappedFile
 from linnet.weights.tensor_info import TensorInfo
@@ -38,8 +38,6 @@ _MODEL_NAMES = {
     "output_norm.weight": "model.norm.weight",
     "output.weight": "lm_head.weight",
 }
-# Elements unpacked at a time: 8 MB in f32, and a few times that inside the unpacking.
-_CHUNK = 1 << 21
 
 
 class GgufFile:
@@ -88,12 +86,15 @@ class GgufFile:
         it is given, so that nothing but the result stays in memory.
         """
         info = self.tensors[name]
-        stored = self._stored[info.alias or name]
+        stored_name = info.alias or name
+        stored = self._stored[stored_name]
         dtype = dtype or "f32"
         if not is_float(dtype):
             raise self._fail(f"cannot be read as {dtype}: it holds {info.dtype}", stored.name)
-        columns = info.shape[-1] if info.shape else 1
-        rows = prod(info.shape[:-1])
+        heads = self._heads(stored_name)
+        # A bias has one element a row, but its rows are not stored apart: it is read whole.
+        columns = info.shape[-1] if len(info.shape) > 1 or not heads else 1
+        rows = prod(info.shape) // columns if columns else 0
         size = SIZES[dtype] * columns
         if out is None:
             out = memoryview(bytearray(rows * size))
@@ -102,14 +103,15 @@ class GgufFile:
             raise self._fail(f"the memory to fill has {out.nbytes} bytes, expected {rows * size}")
         if not rows * columns:
             return out
-        heads = self._heads(info.alias or name)
         # Whole heads at a time where rows move within a head.
         unit = rows // heads if heads else 1
-        step = max(1, _CHUNK // max(1, columns * unit)) * unit
-        row_bytes = stored.nbytes // rows
+        step = rows if columns == 1 else max(1, CHUNK // (columns * unit)) * unit
         for start in range(0, rows, step):
             stop = min(start + step, rows)
-            raw = self._file.view(stored.start + start * row_bytes, stored.start + stop * row_bytes)
+            raw = self._file.view(
+                stored.start + stored.nbytes * start // rows,
+                stored.start + stored.nbytes * stop // rows,
+            )
             part = self._unpack(raw, stored).reshape(stop - start, columns)
             if heads:
                 part = _halves(part, unit)
@@ -187,7 +189,8 @@ class GgufFile:
             ) from error
         import numpy as np
 
-        blocks = np.frombuffer(raw, np.uint8).reshape(-1, stored.block_bytes)
+        # One long row: the package works through rows in Python.
+        blocks = np.frombuffer(raw, np.uint8).reshape(1, -1)
         try:
             elements: np.ndarray[Any, Any] = dequantize(blocks, GGMLQuantizationType(stored.type))
             return elements

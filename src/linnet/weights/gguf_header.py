@@ -53,10 +53,6 @@ class StoredTensor:
     def dtype(self) -> str:
         return TYPES[self.type][0]
 
-    @property
-    def block_bytes(self) -> int:
-        return TYPES[self.type][2]
-
 
 @dataclass(slots=True)
 class _Strings:
@@ -139,8 +135,9 @@ class GgufHeader:
         if kind not in TYPES:
             raise self._fail(f"unknown tensor type {kind}", name)
         dtype, block, size = TYPES[kind]
-        if (sizes[0] if sizes else 1) % block:
-            raise self._fail(f"rows of {sizes[0]} are not whole blocks of {block} ({dtype})", name)
+        columns = sizes[0] if sizes else 1
+        if columns % block:
+            raise self._fail(f"rows of {columns} are not whole blocks of {block} ({dtype})", name)
         return StoredTensor(name, kind, tuple(reversed(sizes)), offset, prod(sizes) // block * size)
 
     # --- The cursor ---------------------------------------------------------------
