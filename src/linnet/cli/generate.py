@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from linnet.cli import talk
+from linnet.cli.terminal import UsageError
 
 HELP = """Continue a text with a model, or answer it through the model's chat template.
 
@@ -31,17 +32,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     talk.read_words(args)
     if args.system is not None and not args.chat:
-        print("error: --system needs --chat", file=sys.stderr)
-        return 2
+        raise UsageError("--system needs --chat")
     if args.chat and args.raw:
-        print("error: --chat and --raw exclude each other", file=sys.stderr)
-        return 2
+        raise UsageError("--chat and --raw exclude each other")
     if args.max_new is None and not args.chat:
         args.max_new = _PLAIN_LENGTH
     prompt = _prompt(args)
-    if prompt is None:
-        print("error: no PROMPT given, and standard input is a terminal", file=sys.stderr)
-        return 2
     from linnet.text.generation import Finished, generate
 
     loaded = talk.load_model(args)
@@ -74,11 +70,11 @@ def run(args: argparse.Namespace) -> int:
     return 130 if done.reason == "interrupted" else 0
 
 
-def _prompt(args: argparse.Namespace) -> str | None:
+def _prompt(args: argparse.Namespace) -> str:
     if args.prompt not in (None, "-"):
         return str(args.prompt)
     if sys.stdin.isatty() and args.prompt is None:
-        return None
+        raise UsageError("no PROMPT given, and standard input is a terminal")
     text = sys.stdin.buffer.read().decode("utf-8", "replace")
     # `echo question |` ends with a line break that is no part of the question.
     return text.removesuffix("\n")

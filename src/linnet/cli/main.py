@@ -17,6 +17,8 @@ from linnet.errors import CheckError, Error
 COMMANDS: dict[str, str] = {
     "check": "check files, packages and card folders",
     "inspect": "a model's parameters, syntax, IR, generated code and kernels",
+    "generate": "continue a text, or answer it with --chat",
+    "chat": "talk to a model in the terminal",
 }
 
 USAGE = "usage: linnet COMMAND [ARGUMENT …]   (`linnet COMMAND --help` tells more)"
@@ -90,7 +92,8 @@ def run_command(name: str, rest: list[str]) -> int:
     )
     command.arguments(parser)
     try:
-        args = parser.parse_args(rest)
+        # Options may stand between positional arguments: `generate MODEL --chat PROMPT`.
+        args = parser.parse_intermixed_args(rest)
     except SystemExit as stop:  # argparse has printed its message, or its help
         return stop.code if isinstance(stop.code, int) else 2
     status = command.run(args)

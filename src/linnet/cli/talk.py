@@ -12,6 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from linnet.cli.model import Generics, Target, add_arguments, open_target
+from linnet.cli.terminal import UsageError
 from linnet.errors import InputError, WeightsError
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def _weights(args: argparse.Namespace, target: Target) -> tuple[Any, bool]:
     given = args.weights or []
     if "random" in given:
         if len(given) > 1:
-            raise InputError("--weights random stands alone")
+            raise UsageError("--weights random stands alone")
         try:
             return (find_weights(target.card) if target.card else None), True
         except WeightsError:
@@ -243,7 +244,7 @@ def read_words(args: argparse.Namespace) -> None:
     if hasattr(args, "prompt") and args.prompt is None and len(words) == 2:
         args.prompt = words[1]
     elif len(words) > 1:
-        raise InputError(f"one word too many on the command line: {words[-1]!r}")
+        raise UsageError(f"one word too many: {words[-1]!r}")
 
 
 def _binds(item: str) -> bool:
