@@ -1,0 +1,27 @@
+"""Shared by all tests: `tests/` is on the path, so that `oracle` can be imported.
+
+Paths of the founding package and of the zoo are fixtures; what needs the founding package is
+skipped where the folder is absent.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+MODELS = ROOT / "models"
+FOUNDING = ROOT.parent / "shared" / "seed" / "qwen3.6-35b-a3b"
+
+
+@pytest.fixture(scope="session")
+def founding_package() -> Path:
+    if not FOUNDING.is_dir():
+        pytest.skip("the founding package is not beside this checkout")
+    return FOUNDING
+
+
+@pytest.fixture(scope="session")
+def models() -> Path:
+    return MODELS
