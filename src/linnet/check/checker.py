@@ -1,0 +1,248 @@
+"""The top of the checker: modules in, a program and its findings out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from linnet.check.declare import (
+    BlockDecl,
+    Decl,
+    FunctionDecl,
+    ModuleAlias,
+)
+from linnet.check.dimensions import Scope, witness_text
+from linnet.check.modules import Import, Modules, ModuleScope
+from linnet.check.report import Reporter, did_you_mean
+from linnet.check.signatures import members_of, resolve_signature
+from linnet.diagnostics.diagnostic import Diagnostic, Label
+from linnet.dims import Dim, DimTooLarge, Fact
+from linnet.ir.program import Block, Function, Member, Program
+from linnet.ir.types import BlockRef, GenericArg, Substitution, substitute_dim
+from linnet.package import Package
+from linnet.source import Span
+from linnet.syntax import tree
+
+
+@dataclass(slots=True)
+class Checked:
+    """`program` is None where there are errors."""
+
+    program: Program | None
+    diagnostics: list[Diagnostic]
+
+    @property
+    def ok(self) -> bool:
+        return self.program is not None
+
+
+class Checker:
+    def __init__(self, package: Package):
+        self.package = package
+        self.reporter = Reporter()
+        self.modules = Modules(self.reporter)
+        self.program = Program({}, {}, package.key)
+        self.blocks: dict[str, BlockDecl] = {}
+        # Warnings wait: they appear only when there are no errors.
+        self.warnings: list[tuple[str, Span, str, str]] = []
+        self._queue: list[FunctionDecl] = []
+        self._queued: set[int] = set()
+        self._blocks_done: set[str] = set()
+
+    # --- declarations ------------------------------------------------------
+
+    def signature(self, decl: Decl) -> None:
+        if decl.state != "done":
+            try:
+                resolve_signature(self, decl)
+            except DimTooLarge:
+                decl.state = "done"
+                self.reporter.error(
+                    "E2123", decl.span, "a dimension here is too large to reason about"
+                )
+            if isinstance(decl, BlockDecl):
+                self.blocks[decl.id] = decl
+
+    def members(self, decl: BlockDecl):
+        return members_of(self, decl)
+
+    def block(self, ref: BlockRef) -> BlockDecl:
+        return self.blocks[ref.id]
+
+    def through_alias(
+        self, found: Decl | ModuleAlias | Import | None, name: tree.Ident, span: Span
+    ) -> Decl | ModuleAlias | None:
+        """`module.name` for an imported module; reports and gives None if it isn't there."""
+        if isinstance(found, Import):
+            return None
+        if not isinstance(found, ModuleAlias):
+            self.reporter.error("E1208", span, "only a module has items behind a dot here")
+            return None
+        decl = found.module.items.get(name.text)
+        if decl is None:
+            public = [n for n, d in found.module.items.items() if d.public]
+            self.reporter.error(
+                "E1201",
+                name.span,
+                f"`{found.module.id}` has no item `{name.text}`",
+                help=did_you_mean(name.text, public),
+            )
+            return None
+        if not decl.public:
+            self.reporter.error(
+                "E1203",
+                name.span,
+                f"`{name.text}` is private to `{found.module.id}`",
+                related=[Label(decl.span, "declared here without `pub`")],
+            )
+        decl.used = True
+        return decl
+
+    def reach(self, decl: FunctionDecl) -> None:
+        """Have a function's body checked and put into the program."""
+        if id(decl) not in self._queued:
+            self._queued.add(id(decl))
+            self._queue.append(decl)
+
+    def obligations(self, scope: Scope, ref: BlockRef, span: Span) -> None:
+        """Prove a block's `where` clauses where it is named."""
+        decl = self.blocks[ref.id]
+        self.prove_where(
+            scope, decl, {g.name: a for g, a in zip(decl.generics, ref.generics, strict=True)}, span
+        )
+
+    def prove_where(
+        self, scope: Scope, decl: BlockDecl | FunctionDecl, mapping: Substitution, span: Span
+    ) -> bool:
+        fine = True
+        for fact, clause in zip(decl.where, decl.where_spans, strict=True):
+            goal = Fact(
+                fact.op, substitute_dim(fact.left, mapping), substitute_dim(fact.right, mapping)
+            )
+            proof = scope.facts.prove(goal)
+            if proof.answer == "proven":
+                continue
+            fine = False
+            if proof.answer == "refuted":
+                what = f"`{goal}` is false here{witness_text(proof.witness)}"
+                help = None
+            else:
+                what = f"cannot prove `{goal}`"
+                help = f"add `where {proof.missing or goal}` to what encloses this"
+            self.reporter.error(
+                "E2206",
+                span,
+                f"`{decl.name}` requires `{fact}`, and {what}",
+                related=[Label(clause, "required here")],
+                help=help,
+            )
+        return fine
+
+    # --- the run --------------------------------------------------------------
+
+    def run(self) -> Checked:
+        scopes = []
+        for path in self.package.module_paths():
+            file = self.package.load(path)
+            if file is not None:
+                scopes.append(self.modules.open(file))
+        for scope in scopes:
+            self._check_module(scope)
+        self._drain()
+        from linnet.check.recursion import check_recursion
+
+        if not self.reporter.errors:
+            check_recursion(self)
+        if not self.reporter.errors:
+            from linnet.check.unused import warn_unused
+
+            for scope in scopes:
+                warn_unused(self.reporter, scope)
+            own = {id(scope.file.tree.source) for scope in scopes}
+            for code, span, message, help in self.warnings:
+                if id(span.source) in own:
+                    self.reporter.warning(code, span, message, help)
+        diagnostics = sorted(
+            self.reporter.diagnostics, key=lambda d: (d.span.source.path, d.span.start)
+        )
+        return Checked(None if self.reporter.errors else self.program, diagnostics)
+
+    def _check_module(self, scope: ModuleScope) -> None:
+        for decl in scope.items.values():
+            self.signature(decl)
+            if isinstance(decl, FunctionDecl):
+                self.reach(decl)
+            elif isinstance(decl, BlockDecl):
+                self.declare_block(decl)
+                for method in decl.methods.values():
+                    self.reach(method)
+
+    def declare_block(self, decl: BlockDecl) -> None:
+        """The block and those below it, into the program."""
+        if decl.id in self._blocks_done:
+            return
+        self._blocks_done.add(decl.id)
+        members = self.members(decl)
+        self.program.blocks[decl.id] = Block(
+            decl.id,
+            decl.generics,
+            decl.where,
+            {
+                name: Member(
+                    name, m.kind, m.type, m.length, m.optional, m.node.span, m.node.doc
+                )
+                for name, m in members.items()
+            },
+            {name: method.id for name, method in decl.methods.items()},
+            decl.public,
+            decl.span,
+            decl.node.doc,
+        )
+        for member in members.values():
+            if isinstance(member.type, BlockRef):
+                self.declare_block(self.blocks[member.type.id])
+
+    def _drain(self) -> None:
+        from linnet.check.body import check_body
+
+        while self._queue:
+            decl = self._queue.pop()
+            self.signature(decl)
+            if decl.block is not None:
+                self.declare_block(decl.block)
+            try:
+                region = check_body(self, decl)
+            except DimTooLarge:
+                self.reporter.error(
+                    "E2123",
+                    decl.span,
+                    f"a dimension in the body of `{decl.name}` is too large to reason about",
+                )
+                continue
+            if region is None or decl.result is None:
+                continue
+            self.program.functions[decl.id] = Function(
+                decl.id,
+                decl.kind,
+                decl.block.id if decl.block else None,
+                decl.generics,
+                decl.where,
+                [(p.name, p.type) for p in decl.params],
+                decl.result,
+                region,
+                decl.public,
+                decl.span,
+                decl.node.doc,
+            )
+
+
+def check_package(package: Package) -> Checked:
+    """Check every module of a package and all that they reach."""
+    return Checker(package).run()
+
+
+def bind(generics, arguments: tuple[GenericArg, ...]) -> Substitution:
+    return {g.name: a for g, a in zip(generics, arguments, strict=True)}
+
+
+def dim(value: int) -> Dim:
+    return Dim.const(value)

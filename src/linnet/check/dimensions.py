@@ -1,0 +1,238 @@
+"""Compile-time integers: expressions that stand for dimensions, and `where` clauses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from linnet.check.declare import ConstDecl, Decl
+from linnet.check.modules import Import
+from linnet.check.report import did_you_mean
+from linnet.diagnostics.diagnostic import Label
+from linnet.dims import Dim, DimTooLarge, Fact, Facts
+from linnet.ir.program import Generic
+from linnet.source import Span
+from linnet.syntax import tree
+
+if TYPE_CHECKING:
+    from linnet.check.checker import Checker
+    from linnet.check.modules import ModuleScope
+
+COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
+
+
+@dataclass(eq=False, slots=True)
+class Scope:
+    """What dimension and type expressions can see: generics, the module, known facts."""
+
+    checker: Checker
+    module: ModuleScope
+    generics: dict[str, Generic]
+    facts: Facts
+    # While `where` clauses are read, divisors are checked once all clauses are known.
+    divisors: list[tuple[Dim, Span]] | None = None
+
+    @property
+    def report(self):
+        return self.checker.reporter
+
+    def generic_names(self, *kinds: str) -> list[str]:
+        return [g.name for g in self.generics.values() if not kinds or g.kind in kinds]
+
+
+def dimension(scope: Scope, node: tree.Expr) -> Dim | None:
+    """The value of a compile-time integer expression; None after an error was reported."""
+    try:
+        return _dimension(scope, node)
+    except DimTooLarge:
+        scope.report.error("E2123", node.span, "this dimension expression is too large to reason about")
+        return None
+
+
+def _dimension(scope: Scope, node: tree.Expr) -> Dim | None:
+    match node:
+        case tree.IntLit(value=value):
+            return Dim.const(value)
+        case tree.Paren(inner=inner):
+            return _dimension(scope, inner)
+        case tree.Name(text=text):
+            return _named(scope, node, text)
+        case tree.Member(object=tree.Name(text=module), name=name):
+            found = scope.module.lookup(module)
+            target = scope.checker.through_alias(found, name, node.span)
+            if isinstance(target, ConstDecl):
+                return _constant(scope, target, node.span)
+            if target is None:
+                return None
+        case tree.Unary(op="-" | "+" as op, operand=operand):
+            inner_dim = _dimension(scope, operand)
+            return None if inner_dim is None else (Dim.const(0) - inner_dim if op == "-" else inner_dim)
+        case tree.Binary(op="+" | "-" | "*" | "/" | "%" as op, left=left, right=right):
+            a, b = _dimension(scope, left), _dimension(scope, right)
+            if a is None or b is None:
+                return None
+            return arithmetic(scope, op, a, b, right.span)
+        case tree.Binary(op="&" | "|" | "^" as op, left=left, right=right):
+            a, b = _dimension(scope, left), _dimension(scope, right)
+            if a is None or b is None:
+                return None
+            return bitwise(scope, op, a, b, node.span)
+        case tree.Call(callee=tree.Name(text="min" | "max" | "shl" | "shr" as name), generics=None):
+            parts = [_dimension(scope, argument.value) for argument in node.arguments]
+            if any(part is None for part in parts):
+                return None
+            if len(parts) != 2:
+                scope.report.error("E2102", node.span, f"`{name}` takes two arguments")
+                return None
+            a, b = parts[0], parts[1]
+            assert a is not None and b is not None
+            if name in ("shl", "shr"):
+                return bitwise(scope, name, a, b, node.span)
+            return Dim.min(a, b) if name == "min" else Dim.max(a, b)
+        case tree.ErrorExpr():
+            return None
+    scope.report.error(
+        "E2123",
+        node.span,
+        "expected a compile-time integer",
+        help="integers, `Dim` generics, integer consts, `+ - * / %`, `min` and `max` are allowed",
+    )
+    return None
+
+
+def arithmetic(scope: Scope, op: str, a: Dim, b: Dim, divisor: Span) -> Dim | None:
+    match op:
+        case "+":
+            return a + b
+        case "-":
+            return a - b
+        case "*":
+            return a * b
+    if scope.divisors is not None:
+        if b.constant is None or b.constant <= 0:
+            scope.divisors.append((b, divisor))
+    elif not positive(scope, b, divisor):
+        return None
+    if b.constant == 0:
+        return None
+    return a // b if op == "/" else a % b
+
+
+def bitwise(scope: Scope, op: str, a: Dim, b: Dim, span: Span) -> Dim | None:
+    x, y = a.constant, b.constant
+    if x is None or y is None:
+        scope.report.error("E2123", span, f"`{op}` needs constants on both sides here")
+        return None
+    if op in ("shl", "shr") and not 0 <= y < 64:
+        scope.report.error("E2105", span, f"a shift by {y} is not between 0 and 63")
+        return None
+    value = {
+        "&": lambda: x & y,
+        "|": lambda: x | y,
+        "^": lambda: x ^ y,
+        "shl": lambda: x << y,
+        "shr": lambda: x >> y,
+    }[op]()
+    return Dim.const(value)
+
+
+def positive(scope: Scope, divisor: Dim, span: Span) -> bool:
+    proof = scope.facts.prove(Fact(">", divisor, Dim.const(0)))
+    if proof.answer == "proven":
+        return True
+    witness = witness_text(proof.witness) if proof.answer == "refuted" else ""
+    scope.report.error(
+        "E2205",
+        span,
+        f"divisor `{divisor}` is not provably positive",
+        f"may be zero{witness}",
+        help=f"add `where {divisor} > 0`" if divisor.constant is None else None,
+    )
+    return False
+
+
+def witness_text(witness: dict[str, int] | None) -> str:
+    if not witness:
+        return ""
+    shown = ", ".join(f"{name} = {value}" for name, value in sorted(witness.items()))
+    return f", for example at {shown}"
+
+
+def _named(scope: Scope, node: tree.Expr, text: str) -> Dim | None:
+    generic = scope.generics.get(text)
+    if generic is not None:
+        if generic.kind == "Dim":
+            return Dim.name(text)
+        scope.report.error(
+            "E1208", node.span, f"`{text}` is a {kind_text(generic)}, not a dimension"
+        )
+        return None
+    found = scope.module.lookup(text)
+    if isinstance(found, ConstDecl):
+        return _constant(scope, found, node.span)
+    if isinstance(found, Import):
+        return None
+    if found is None:
+        help = did_you_mean(text, [*scope.generic_names("Dim"), *scope.module.names()])
+        scope.report.error("E1201", node.span, f"unknown name `{text}`", help=help)
+        return None
+    scope.report.error("E2123", node.span, f"`{text}` is not a compile-time integer")
+    return None
+
+
+def _constant(scope: Scope, decl: Decl, span: Span) -> Dim | None:
+    assert isinstance(decl, ConstDecl)
+    scope.checker.signature(decl)
+    if decl.failed:
+        return None
+    if decl.dim is None:
+        scope.report.error(
+            "E2123",
+            span,
+            f"`{decl.name}` is not an integer constant",
+            related=[Label(decl.span, "declared here")],
+        )
+    return decl.dim
+
+
+def kind_text(generic: Generic) -> str:
+    return {"Dim": "dimension", "Shape": "shape pack"}.get(generic.kind, "dtype")
+
+
+def where_facts(scope: Scope, clauses: list[tree.Expr]) -> tuple[list[Fact], list[Span]]:
+    """The clauses as facts. Their own divisors are proven from all of them together."""
+    facts: list[Fact] = []
+    spans: list[Span] = []
+    scope.divisors = []
+    plain: list[Fact] = []
+    for clause in clauses:
+        node = clause
+        while isinstance(node, tree.Paren):
+            node = node.inner
+        if isinstance(node, tree.ErrorExpr):
+            continue
+        if not isinstance(node, tree.Binary) or node.op not in COMPARISONS:
+            scope.report.error(
+                "E2101",
+                clause.span,
+                "a `where` clause compares two dimension expressions",
+                help="write `A == B`, `A % B == 0`, `A > 0` …, several separated by commas",
+            )
+            continue
+        before = len(scope.divisors)
+        left, right = dimension(scope, node.left), dimension(scope, node.right)
+        if left is None or right is None:
+            continue
+        fact = Fact(node.op, left, right)
+        facts.append(fact)
+        spans.append(clause.span)
+        if len(scope.divisors) == before:
+            plain.append(fact)
+    divisors, scope.divisors = scope.divisors, None
+    if divisors:
+        # First from clauses that divide nothing, so that `N % D == 0` cannot stand for `D > 0`.
+        saved, scope.facts = scope.facts, scope.facts.extend(plain)
+        for divisor, span in divisors:
+            positive(scope, divisor, span)
+        scope.facts = saved
+    return facts, spans

@@ -1,0 +1,68 @@
+"""Collects findings while a package is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from linnet.diagnostics.diagnostic import Diagnostic, Fix, Label
+from linnet.source import Span
+
+
+class Reporter:
+    """One run's findings; the same finding at the same place is kept once."""
+
+    def __init__(self) -> None:
+        self.diagnostics: list[Diagnostic] = []
+        self._seen: set[tuple[str, int, int, int]] = set()
+
+    def error(
+        self,
+        code: str,
+        span: Span,
+        message: str,
+        label: str = "",
+        *,
+        related: Iterable[Label] = (),
+        notes: Iterable[str] = (),
+        help: str | None = None,
+        fixes: Iterable[Fix] = (),
+        severity: str = "error",
+    ) -> None:
+        key = (code, id(span.source), span.start, span.end)
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        self.diagnostics.append(
+            Diagnostic(
+                code,
+                severity,
+                message,
+                Label(span, label),
+                list(related),
+                list(notes),
+                help,
+                list(fixes),
+            )
+        )
+
+    def warning(self, code: str, span: Span, message: str, help: str | None = None) -> None:
+        self.error(code, span, message, help=help, severity="warning")
+
+    @property
+    def errors(self) -> int:
+        return sum(d.severity == "error" for d in self.diagnostics)
+
+
+def near(name: str, names: Iterable[str]) -> str | None:
+    """The name closest to a misspelt one, if any is close enough to suggest."""
+    from difflib import get_close_matches
+
+    if len(name) > 80:
+        return None
+    matches = get_close_matches(name, [n for n in names if len(n) <= 80], n=1, cutoff=0.7)
+    return matches[0] if matches else None
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str | None:
+    found = near(name, names)
+    return f"did you mean `{found}`?" if found else None
