@@ -38,26 +38,43 @@ __all__ = [
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from linnet.check import check
+    from os import PathLike
+
+    from linnet.ir.program import Program
     from linnet.torch import load
+
+
+def check(path: str | PathLike[str]) -> Program:
+    """Check a `.linnet` file, a package or a card folder, and return its program.
+
+    Raises CheckError, whose `diagnostics` has every finding and whose text shows the errors
+    with their source lines, and PackageError for a path that holds no package.
+    """
+    from linnet.check import check_package
+    from linnet.package import open_package
+
+    checked = check_package(open_package(path))
+    if checked.program is None:
+        from linnet.diagnostics.text import render_all
+
+        errors = [one for one in checked.diagnostics if one.severity == "error"]
+        count = f"{len(errors)} error{'' if len(errors) == 1 else 's'}"
+        text = f"{path}: {count}\n\n{render_all(errors)}".rstrip()
+        raise CheckError(text, checked.diagnostics)
+    return checked.program
 
 
 class _Package(ModuleType):
     """This package, with a function `check` although a subpackage has that name too.
 
-    Importing `linnet.check` binds the subpackage to the parent's attribute; a property
-    with a setter that does nothing keeps the function there, whatever came first.
+    Importing `linnet.check` binds the subpackage to its parent's attribute. The function
+    stays there, whatever came first.
     """
 
-    @property
-    def check(self) -> object:
-        from linnet.check import check
-
-        return check
-
-    @check.setter
-    def check(self, subpackage: ModuleType) -> None:
-        pass
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "check" and isinstance(value, ModuleType):
+            return
+        super().__setattr__(name, value)
 
 
 def __getattr__(name: str) -> object:

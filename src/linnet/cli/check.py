@@ -93,7 +93,7 @@ def check_paths(paths: list[str]) -> Report:
         else:
             diagnostics = checked.diagnostics
             for module in package.module_paths():
-                report.files.add(f"{package.root}:{'.'.join(module)}")
+                report.files.add(str(package.module_file(module)))
         for one in diagnostics:
             span = one.span
             key = (span.source.path, span.start, span.end, one.code + one.message)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from linnet.cli.terminal import UsageError
-from linnet.errors import BindError
+from linnet.errors import BindError, CheckError
 
 if TYPE_CHECKING:
     from linnet.ir.program import Program
@@ -31,7 +31,6 @@ class Target:
     def program(self) -> Program:
         """The checked program. Raises CheckError."""
         from linnet.check import check_package
-        from linnet.errors import CheckError
 
         checked = check_package(self.package)
         if checked.program is None:
