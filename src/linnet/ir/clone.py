@@ -282,7 +282,9 @@ class Cloner:
             case Intrinsic(name=name, args=args, attrs=attrs):
                 new_args = [v(a) for a in args]
                 new_attrs = {k: self._attribute(a) for k, a in attrs.items()}
-                return Intrinsic([self.define(r) for r in op.results], None, name, new_args, new_attrs)
+                return Intrinsic(
+                    [self.define(r) for r in op.results], None, name, new_args, new_attrs
+                )
         raise AssertionError(f"no way to copy {type(op).__name__}")
 
     def _attribute(self, value: object) -> object:

@@ -94,9 +94,7 @@ def _list(
             sizes = tuple(_size(d) for d in shape_of(type))
             dtype = dtype_of(type)
             alone = member.optional
-            found.append(
-                Parameter(member.name, member.kind, sizes, dtype, alone, (), alone)
-            )
+            found.append(Parameter(member.name, member.kind, sizes, dtype, alone, (), alone))
             continue
         inner = _list(
             program,
@@ -132,7 +130,9 @@ def _size(dim: object) -> int:
     return dim.constant
 
 
-def presence(parameters: list[Parameter], have: Collection[str]) -> tuple[frozenset[str], list[str]]:
+def presence(
+    parameters: list[Parameter], have: Collection[str]
+) -> tuple[frozenset[str], list[str]]:
     """Which optionals exist, given the paths that a checkpoint has tensors for.
 
     Returns the paths of optional params and subs that are there, and a line for every

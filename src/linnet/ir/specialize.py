@@ -100,9 +100,7 @@ def known_order(block: Block) -> list[str]:
     return [g.name for g in block.generics]
 
 
-def check_facts(
-    facts: tuple[Fact, ...], bindings: Mapping[str, GenericArg], owner: str
-) -> None:
+def check_facts(facts: tuple[Fact, ...], bindings: Mapping[str, GenericArg], owner: str) -> None:
     """Raise BindError for the first fact that does not hold at the values bound."""
     values = {name: int(d.constant) for name, d in bindings.items()
               if isinstance(d, Dim) and d.constant is not None}  # fmt: skip
@@ -294,7 +292,8 @@ class _Maker:
         cloner = _Specializer(self, function, kind, mapping)
         body = cloner.region(function.body)
         params = [
-            (name, value.type) for (name, _), value in zip(function.params, body.params, strict=True)
+            (name, value.type)
+            for (name, _), value in zip(function.params, body.params, strict=True)
         ]
         name = self._name(function, kind)
         result = bind_type(function.result, mapping, f"the result of `{function.id}`")

@@ -1,0 +1,59 @@
+"""Integer expressions of index notation as sums: indices, run-time terms and a dimension.
+
+`pos + iota(S)[i]` is one run-time term, the index `i` and nothing else. Casts between integer
+dtypes are looked through: positions and their sums fit both (a run-time index that did
+not would lie outside its axis, which is refused before anything runs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from linnet.dims import Dim
+from linnet.ir.passes.tools import Defs, expr_key
+from linnet.ir.program import GBinary, GCast, GDim, GExpr, GLit, GRead, GUnary, Idx, Iota
+from linnet.ir.types import INTEGERS
+
+
+@dataclass
+class Linear:
+    """`offset + sum of coefficient * index + sum of coefficient * term`."""
+
+    offset: Dim = field(default_factory=lambda: Dim.const(0))
+    indices: dict[Idx, int] = field(default_factory=dict)
+    terms: dict[Hashable, tuple[GExpr, int]] = field(default_factory=dict)
+
+    def add(self, other: Linear, sign: int = 1) -> Linear:
+        result = Linear(self.offset + other.offset * sign, dict(self.indices), dict(self.terms))
+        for index, coefficient in other.indices.items():
+            total = result.indices.get(index, 0) + sign * coefficient
+            result.indices[index] = total
+            if not total:
+                del result.indices[index]
+        for key, (term, coefficient) in other.terms.items():
+            total = (result.terms[key][1] if key in result.terms else 0) + sign * coefficient
+            result.terms[key] = (term, total)
+            if not total:
+                del result.terms[key]
+        return result
+
+
+def linear(node: GExpr, defs: Defs) -> Linear:
+    """The sum that an integer expression is; what is not understood is a term."""
+    match node:
+        case GLit(value) if not isinstance(value, float):
+            return Linear(Dim.const(int(value)))
+        case GDim(dim):
+            return Linear(dim)
+        case GCast(x) if x.dtype in INTEGERS and node.dtype in ("i32", "i64"):
+            return linear(x, defs)
+        case GBinary("add", a, b):
+            return linear(a, defs).add(linear(b, defs))
+        case GBinary("sub", a, b):
+            return linear(a, defs).add(linear(b, defs), -1)
+        case GUnary("neg", x):
+            return Linear().add(linear(x, defs), -1)
+        case GRead(value, (Idx() as index,)) if isinstance(defs.get(value), Iota):
+            return Linear(indices={index: 1})
+    return Linear(terms={expr_key(node, {}, lambda value: value): (node, 1)})

@@ -1,0 +1,71 @@
+"""The passes in their order, by numerics class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from linnet.ir.bound import Bound, Instance
+from linnet.ir.effects import effects
+from linnet.ir.passes.constants import hoist_constants
+from linnet.ir.passes.contraction import contract
+from linnet.ir.passes.dead import remove_dead, remove_unreachable
+from linnet.ir.passes.fold import fold
+from linnet.ir.passes.in_place import write_in_place
+from linnet.ir.passes.index_notation import simplify_grids
+from linnet.ir.passes.inline import inline
+from linnet.ir.passes.masks import find_masks
+from linnet.ir.passes.protect import protect
+from linnet.ir.passes.ranks import find_ranks
+from linnet.ir.passes.share import share
+from linnet.ir.passes.tools import copy_bound
+
+NUMERICS = ("exact", "equivalent", "fast")
+Check = Callable[[str, Instance, Bound], None]
+
+
+def optimize(
+    bound: Bound, numerics: str = "fast", *, in_place: bool = True, check: Check | None = None
+) -> Bound:
+    """A new program that computes the same, within the numerics class.
+
+    `exact` applies only passes that change no bit; `equivalent` and `fast` also those that
+    reassociate (the two differ in kernels, not here). Without `in_place` states are assigned
+    as values, which automatic differentiation needs. `check(pass name, instance, bound)` runs
+    after every pass on every instance; tests give the verifier.
+    """
+    if numerics not in NUMERICS:
+        raise ValueError(f"numerics is one of {', '.join(NUMERICS)}, not {numerics!r}")
+    bound = copy_bound(bound)
+    summary: dict[str, frozenset[object]] = {}
+
+    def run(name: str, change: Callable[[Instance], Instance], instance: Instance) -> None:
+        change(instance)
+        if check is not None:
+            check(name, instance, bound)
+
+    def clean(instance: Instance) -> None:
+        run("fold", fold, instance)
+        run("share", lambda f: share(f, bound), instance)
+        run("dead", lambda f: remove_dead(f, bound), instance)
+
+    for instance in bound.functions.values():  # callees first
+        run("inline", lambda f: inline(f, bound), instance)
+        clean(instance)
+        run("index notation", simplify_grids, instance)
+        clean(instance)
+        run("masks", lambda f: find_masks(f, bound), instance)
+        if numerics != "exact":
+            run("ranks", lambda f: find_ranks(f, bound), instance)
+            clean(instance)
+            run("contraction", contract, instance)
+        clean(instance)
+        instance.reads, instance.writes = effects(instance, bound.functions)
+    remove_unreachable(bound)
+    for instance in bound.functions.values():
+        run("constants", lambda f: hoist_constants(f, bound), instance)
+        run("dead", lambda f: remove_dead(f, bound), instance)
+        if in_place:
+            run("in place", lambda f: write_in_place(f, bound), instance)
+            run("dead", lambda f: remove_dead(f, bound), instance)
+            run("protect", lambda f: protect(f, bound, summary), instance)
+    return remove_unreachable(bound)
