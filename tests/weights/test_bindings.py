@@ -40,6 +40,7 @@ def test_mapping_file_and_nothing(tmp_path: Path) -> None:
         ("", ["line 1"]),
         ('{"a": ' + "[" * 9999, ["line 1"]),
         ('{"a": "x', ["line 1"]),
+        ('{"a": "\\ud800"}', ["Unicode"]),
     ],
 )
 def test_what_is_wrong_and_where(tmp_path: Path, text: str, words: list[str]) -> None:

@@ -107,11 +107,27 @@ def test_a_file_cut_in_its_data_names_the_tensor(tmp_path: Path) -> None:
         (b"\xff\xfe", 0, ["UTF-8"]),
         ("[" * 5000, 0, ["header"]),
         ('{"x": NaN}', 0, ["NaN"]),
+        ('{"\\udc00": 1}', 0, ["Unicode"]),
     ],
 )
 def test_wrong_headers(tmp_path: Path, header: object, data: int, words: list[str]) -> None:
     path = raw_safetensors(tmp_path / "a.safetensors", header, bytes(data))  # type: ignore[arg-type]
     refused(path, *words)
+
+
+def test_changed_bytes_never_escape_as_another_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    reference.save_file({"x": np.zeros((2, 3), "f4"), "b": np.ones(4, bool)}, path)
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        for value in (0, 0x22, 0x39, 0x7B, 0xFF):
+            path.write_bytes(whole[:at] + bytes([value]) + whole[at + 1 :])
+            try:
+                checkpoint = open_checkpoint(path)
+                for name in checkpoint.tensors:
+                    checkpoint.read(name)
+            except WeightsError as error:
+                assert str(path) in str(error)
 
 
 def test_a_header_of_absurd_length(tmp_path: Path) -> None:

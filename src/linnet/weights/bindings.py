@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from linnet.errors import WeightsError
-from linnet.weights.json_text import JsonError, read_json
+from linnet.weights.json_text import JsonError, check_text, read_json
 
 _SPACE = " \t\r\n"
 
@@ -99,6 +99,8 @@ def _pairs(text: str, at: int, path: Path) -> dict[str, str]:
                 f"line {line(at)}: `{key}` is bound to {text[at:after][:40]}, expected the name "
                 "of a tensor in quotes"
             )
+        check_text(key)
+        check_text(name)
         result[key], places[key] = name, here
         at = skip(after)
         end = expect(at, ",}") == "}"

@@ -36,7 +36,15 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             if key in seen:
                 raise JsonError(f"key `{key}` stands twice")
             seen.add(key)
+    for key in result:
+        check_text(key)
     return result
+
+
+def check_text(text: str) -> None:
+    """Refuse half a surrogate pair, which JSON can spell but nothing can print."""
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise JsonError(f"{text!a} is not Unicode text")
 
 
 def _constant(text: str) -> Any:
