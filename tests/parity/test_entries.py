@@ -1,5 +1,5 @@
-"""Any split of a text into `prefill`, `decode`, `prefill_slots` and `decode_rows` gives the logits that
-transformers gives for the whole text."""
+"""Any split of a text into `prefill`, `decode`, `prefill_slots` and `decode_rows` gives the logits
+that transformers gives for the whole text."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def test_prefill_in_chunks_then_decode(case, chunks):
         logits = model.prefill(tokens[:, pos : pos + chunk], pos=pos)
         pos += chunk
         assert close(logits, truth[:, pos - 1]), (chunk, pos)
-    for pos in range(pos, 80):
-        assert close(model.decode(tokens[:, pos : pos + 1], pos=pos), truth[:, pos]), pos
+    for at in range(pos, 80):
+        assert close(model.decode(tokens[:, at : at + 1], pos=at), truth[:, at]), at
 
 
 def test_decode_from_the_first_token(case):

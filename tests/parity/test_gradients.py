@@ -1,5 +1,5 @@
-"""With `trainable=True` the gradients of `forward` equal those of transformers, in f32 to 1e-4 of each
-tensor's scale."""
+"""With `trainable=True` the gradients of `forward` equal those of transformers, in f32 to 1e-4 of
+each tensor's scale."""
 
 from __future__ import annotations
 
