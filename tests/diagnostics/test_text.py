@@ -111,10 +111,17 @@ def test_a_long_line_is_cut_around_the_span() -> None:
     text = " + ".join(f"x{i}" for i in range(200))
     source = Source("a.linnet", text)
     lines = render(error(Label(span(source, "x100"), "here")), width=80).splitlines()
-    assert len(lines[3]) <= 4 + 80
+    assert len(lines[3]) <= 80
     assert lines[3].startswith("1 | …") and lines[3].endswith("…")
     at = lines[4].index("^^^^")
     assert lines[3][at : at + 4] == "x100"
+
+
+def test_a_long_message_stands_below_its_mark() -> None:
+    message = "the terminal's width holds this whole message, but not behind its mark"
+    lines = render(error(Label(span(SOURCE, "x + y"), message)), width=80).splitlines()
+    assert lines[4:] == ["  |            ^^^^^", f"  | {' ' * (76 - len(message))}{message}"]
+    assert len(lines[5]) == 80
 
 
 def test_every_span_of_a_long_line_has_its_caret() -> None:

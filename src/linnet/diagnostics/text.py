@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from linnet.diagnostics.columns import layout, visible, window
+from linnet.diagnostics.columns import layout, text_width, visible, window
 from linnet.diagnostics.diagnostic import Diagnostic, Label
 from linnet.source import Source
 
@@ -58,6 +58,7 @@ def render(diagnostic: Diagnostic, *, color: bool = False, width: int = WIDTH) -
     gutter = max(len(str(max(marks))) for marks in files.values())
     bar = paint("blue", "|")
     empty = f"{' ' * gutter} {bar}"
+    room = width - gutter - 3  # the gutter, a space, the bar, a space
     for source, marks in files.items():
         first = source is diagnostic.span.source
         at = diagnostic.span.start if first else _first_offset(diagnostic, source)
@@ -69,7 +70,7 @@ def render(diagnostic: Diagnostic, *, color: bool = False, width: int = WIDTH) -
             if previous is not None and number > previous + 1:
                 lines.append(paint("blue", "..."))
             previous = number
-            shown, rows = _line(source.line(number), marks.get(number, []), paint, severity, width)
+            shown, rows = _line(source.line(number), marks.get(number, []), paint, severity, room)
             lines.append(f"{paint('blue', f'{number:>{gutter}}')} {bar} {shown}".rstrip())
             lines += [f"{empty} {row}" for row in rows]
     notes = [("note", note) for note in diagnostic.notes]
@@ -181,9 +182,15 @@ def _line(
     rows = [row]
     if speaking:
         start, end, mark = speaking[-1]
-        if end == max(owner) + 1:
-            rows[0] = f"{row} {tint(mark, visible(mark.message))}"
+        message = visible(mark.message)
+        fits = end + 1 + text_width(message) <= width
+        if end == max(owner) + 1 and (fits or len(speaking) == 1):
             speaking.pop()
+            if fits:
+                rows[0] = f"{row} {tint(mark, message)}"
+            else:  # below, and as far left as it takes to fit
+                at = max(0, min(start, width - text_width(message)))
+                rows.append(" " * at + tint(mark, message))
     if speaking:
         rows.append(_bars(speaking, tint))
     while speaking:
