@@ -127,7 +127,13 @@ class Body:
         return None
 
     def declare(
-        self, ident_name: str, operand: Operand, span: Span, *, mutable=False, warn=False
+        self,
+        ident_name: str,
+        operand: Operand,
+        span: Span,
+        *,
+        mutable: bool = False,
+        warn: bool = False,
     ) -> Local:
         from linnet.check.modules import PRELUDE
 
@@ -153,7 +159,12 @@ class Body:
     def retire(self, local: Local) -> None:
         if local.warn and not local.used and not local.name.startswith("_"):
             self.checker.warnings.append(
-                ("W1002", local.span, f"`{local.name}` is never used", "name it `_` if that is meant")
+                (
+                    "W1002",
+                    local.span,
+                    f"`{local.name}` is never used",
+                    "name it `_` if that is meant",
+                )
             )
 
     def push(self) -> None:

@@ -90,10 +90,10 @@ def _named(
         return _evaluate_arguments(cx, node)
     if cx.block is not None and (method := cx.block.methods.get(text)) is not None:
         method.used = True
-        return function_call(cx, node, method, (), {g.name: _self_arg(g) for g in cx.block.generics})
-    if text in cx.scope.generics or (
-        cx.block is not None and text in cx.checker.members(cx.block)
-    ):
+        return function_call(
+            cx, node, method, (), {g.name: _self_arg(g) for g in cx.block.generics}
+        )
+    if text in cx.scope.generics or (cx.block is not None and text in cx.checker.members(cx.block)):
         cx.report.error("E2106", callee.span, f"`{text}` cannot be called")
         return _evaluate_arguments(cx, node)
     item = cx.scope.module.lookup(text)
@@ -122,9 +122,7 @@ def _self_arg(generic: Generic) -> GenericArg:
     return generic.name
 
 
-def _item(
-    cx: Body, node: tree.Call, item: Decl | ModuleAlias | Import, span: Span
-) -> Operand:
+def _item(cx: Body, node: tree.Call, item: Decl | ModuleAlias | Import, span: Span) -> Operand:
     match item:
         case Import():
             return _evaluate_arguments(cx, node)
@@ -142,9 +140,7 @@ def _item(
     return _evaluate_arguments(cx, node)
 
 
-def _member(
-    cx: Body, node: tree.Call, callee: tree.Member, expected: Type | None
-) -> Operand:
+def _member(cx: Body, node: tree.Call, callee: tree.Member, expected: Type | None) -> Operand:
     """`module.function(…)` or `sub.method(…)`."""
     ident = callee.name
     if isinstance(callee.object, tree.Name) and cx.find(callee.object.text) is None:
@@ -158,6 +154,7 @@ def _member(
                 return _evaluate_arguments(cx, node)
             return _item(cx, node, target, callee.span)
     owner = expressions.expression(cx, callee.object)
+    help: str | None = None
     if isinstance(owner, Sub):
         decl = cx.checker.block(owner.ref)
         method = decl.methods.get(ident.text)
@@ -185,7 +182,7 @@ def _member(
         return function_call(cx, node, method, owner.receiver, mapping, owner.declared)
     match owner:
         case SubArray():
-            help = f"`static for layer in … {{ layer.{ident.text}(…) }}`, or `layers[0].{ident.text}(…)`"
+            help = f"go over it: `static for layer in … {{ layer.{ident.text}(…) }}`"
             cx.report.error("E2107", ident.span, "an array of blocks has no methods", help=help)
         case OptionalSub():
             cx.report.error(
@@ -358,9 +355,7 @@ def _bound_note(pattern: Type, want: Type, inference: Inference) -> str:
     return f", here with {', '.join(parts)}" if parts and pattern != want else ""
 
 
-def _written_generics(
-    cx: Body, node: tree.Call, decl: FunctionDecl, inference: Inference
-) -> bool:
+def _written_generics(cx: Body, node: tree.Call, decl: FunctionDecl, inference: Inference) -> bool:
     written = node.generics or []
     if len(written) > len(decl.generics):
         names = ", ".join(g.name for g in decl.generics)

@@ -8,6 +8,7 @@ from linnet.check.declare import (
     BlockDecl,
     Decl,
     FunctionDecl,
+    MemberDecl,
     ModuleAlias,
 )
 from linnet.check.dimensions import Scope, witness_text
@@ -15,9 +16,9 @@ from linnet.check.modules import Import, Modules, ModuleScope
 from linnet.check.report import Reporter, did_you_mean
 from linnet.check.signatures import members_of, resolve_signature
 from linnet.diagnostics.diagnostic import Diagnostic, Label
-from linnet.dims import Dim, DimTooLarge, Fact
+from linnet.dims import DimTooLarge, Fact
 from linnet.ir.program import Block, Function, Member, Program
-from linnet.ir.types import BlockRef, GenericArg, Substitution, substitute_dim
+from linnet.ir.types import BlockRef, Substitution, substitute_dim
 from linnet.package import Package
 from linnet.source import Span
 from linnet.syntax import tree
@@ -62,7 +63,7 @@ class Checker:
             if isinstance(decl, BlockDecl):
                 self.blocks[decl.id] = decl
 
-    def members(self, decl: BlockDecl):
+    def members(self, decl: BlockDecl) -> dict[str, MemberDecl]:
         return members_of(self, decl)
 
     def block(self, ref: BlockRef) -> BlockDecl:
@@ -187,9 +188,7 @@ class Checker:
             decl.generics,
             decl.where,
             {
-                name: Member(
-                    name, m.kind, m.type, m.length, m.optional, m.node.span, m.node.doc
-                )
+                name: Member(name, m.kind, m.type, m.length, m.optional, m.node.span, m.node.doc)
                 for name, m in members.items()
             },
             {name: method.id for name, method in decl.methods.items()},
@@ -238,11 +237,3 @@ class Checker:
 def check_package(package: Package) -> Checked:
     """Check every module of a package and all that they reach."""
     return Checker(package).run()
-
-
-def bind(generics, arguments: tuple[GenericArg, ...]) -> Substitution:
-    return {g.name: a for g, a in zip(generics, arguments, strict=True)}
-
-
-def dim(value: int) -> Dim:
-    return Dim.const(value)

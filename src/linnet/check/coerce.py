@@ -40,6 +40,7 @@ from linnet.ir.types import (
     TensorType,
     TupleType,
     Type,
+    dtype_of,
     shape_of,
 )
 from linnet.source import Span
@@ -192,18 +193,17 @@ def mismatch(
     origin = cx.origin.get(value.id)
     if origin is not None and (origin.start, origin.end) != (span.start, span.end):
         labels.append(Label(origin, f"`{actual}` comes from here"))
-    tensors = isinstance(actual, (TensorType, ScalarType)) and isinstance(
-        expected, (TensorType, ScalarType)
-    )
-    if tensors and actual.dtype != expected.dtype:
+    numbers = (TensorType, ScalarType)
+    tensors = isinstance(actual, numbers) and isinstance(expected, numbers)
+    if tensors and dtype_of(actual) != dtype_of(expected):
         if len(shape_of(actual)) == len(shape_of(expected)):
             cx.report.error(
                 code or "E2103",
                 span,
-                f"{what} has dtype `{actual.dtype}`, expected `{expected.dtype}`",
+                f"{what} has dtype `{dtype_of(actual)}`, expected `{dtype_of(expected)}`",
                 f"this is `{actual}`",
                 related=labels,
-                help=f"convert it: `cast<{expected.dtype}>(…)`",
+                help=f"convert it: `cast<{dtype_of(expected)}>(…)`",
             )
             return
     elif tensors:

@@ -36,9 +36,7 @@ def resolve_constant(checker: Checker, decl: ConstDecl) -> None:
         if type is ERROR:
             return
         if not isinstance(type, ScalarType) or type.dtype not in FLOATS | INTEGERS | {"bool"}:
-            checker.reporter.error(
-                "E2101", node.type.span, f"a `const` is a scalar, not `{type}`"
-            )
+            checker.reporter.error("E2101", node.type.span, f"a `const` is a scalar, not `{type}`")
             return
         decl.dtype = type.dtype
     if decl.dtype == "bool":
@@ -55,9 +53,7 @@ def resolve_constant(checker: Checker, decl: ConstDecl) -> None:
         value = dim.constant
         assert value is not None  # no generics in scope
         if not integer_fits(value, decl.dtype):
-            checker.reporter.error(
-                "E2105", node.value.span, f"{value} does not fit `{decl.dtype}`"
-            )
+            checker.reporter.error("E2105", node.value.span, f"{value} does not fit `{decl.dtype}`")
             return
         decl.dim, decl.value, decl.failed = dim, value, False
         return

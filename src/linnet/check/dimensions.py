@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from linnet.check.declare import ConstDecl, Decl
 from linnet.check.modules import Import
-from linnet.check.report import did_you_mean
+from linnet.check.report import Reporter, did_you_mean
 from linnet.diagnostics.diagnostic import Label
 from linnet.dims import Dim, DimTooLarge, Fact, Facts
 from linnet.ir.program import Generic
@@ -33,7 +33,7 @@ class Scope:
     divisors: list[tuple[Dim, Span]] | None = None
 
     @property
-    def report(self):
+    def report(self) -> Reporter:
         return self.checker.reporter
 
     def generic_names(self, *kinds: str) -> list[str]:
@@ -45,7 +45,9 @@ def dimension(scope: Scope, node: tree.Expr) -> Dim | None:
     try:
         return _dimension(scope, node)
     except DimTooLarge:
-        scope.report.error("E2123", node.span, "this dimension expression is too large to reason about")
+        scope.report.error(
+            "E2123", node.span, "this dimension expression is too large to reason about"
+        )
         return None
 
 
@@ -66,7 +68,11 @@ def _dimension(scope: Scope, node: tree.Expr) -> Dim | None:
                 return None
         case tree.Unary(op="-" | "+" as op, operand=operand):
             inner_dim = _dimension(scope, operand)
-            return None if inner_dim is None else (Dim.const(0) - inner_dim if op == "-" else inner_dim)
+            return (
+                None
+                if inner_dim is None
+                else (Dim.const(0) - inner_dim if op == "-" else inner_dim)
+            )
         case tree.Binary(op="+" | "-" | "*" | "/" | "%" as op, left=left, right=right):
             a, b = _dimension(scope, left), _dimension(scope, right)
             if a is None or b is None:

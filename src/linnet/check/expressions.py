@@ -71,10 +71,10 @@ def expression(cx: Body, node: tree.Expr, expected: Type | None = None) -> Opera
             return expression(cx, inner, expected)
         case tree.Some(value=inner):
             hint = expected.inner if isinstance(expected, OptionalType) else None
-            value = value_of(cx, expression(cx, inner, hint), inner.span, hint)
-            if value.type is ERROR:
-                return value
-            return cx.emit(MakeSome([Value(OptionalType(value.type))], node.span, value))
+            found = value_of(cx, expression(cx, inner, hint), inner.span, hint)
+            if found.type is ERROR:
+                return found
+            return cx.emit(MakeSome([Value(OptionalType(found.type))], node.span, found))
         case tree.TupleExpr(items=items):
             return _tuple(cx, node, items, expected)
         case tree.Unary():
@@ -119,7 +119,11 @@ def value(cx: Body, node: tree.Expr, expected: Type | None = None) -> Value:
 
 
 def typed(
-    cx: Body, node: tree.Expr, expected: Type, what: str = "this", related: list[Label] | None = None
+    cx: Body,
+    node: tree.Expr,
+    expected: Type,
+    what: str = "this",
+    related: list[Label] | None = None,
 ) -> Value:
     """An expression that must have a type."""
     return coerce(cx, expression(cx, node, expected), expected, node.span, what, related or [])
@@ -135,7 +139,9 @@ def name(cx: Body, node: tree.Expr, text: str) -> Operand:
 
         if generic.kind == "Dim":
             return Int(Dim.name(text))
-        cx.report.error("E1208", node.span, f"`{text}` is a generic of kind {generic.kind}, not a value")
+        cx.report.error(
+            "E1208", node.span, f"`{text}` is a generic of kind {generic.kind}, not a value"
+        )
         return cx.poison()
     if cx.block is not None:
         found = own_member(cx, text, node.span)
@@ -157,9 +163,7 @@ def unknown(cx: Body, span: Span, text: str) -> Value:
     candidates += [*cx.scope.generics, *cx.scope.module.names(), *PRELUDE_FUNCTIONS]
     if cx.block is not None:
         candidates += [*cx.checker.members(cx.block), *cx.block.methods]
-    cx.report.error(
-        "E1201", span, f"unknown name `{text}`", help=did_you_mean(text, candidates)
-    )
+    cx.report.error("E1201", span, f"unknown name `{text}`", help=did_you_mean(text, candidates))
     return cx.poison()
 
 
@@ -286,9 +290,7 @@ def sub_member(cx: Body, owner: Sub, ident: tree.Ident) -> Operand:
     if not isinstance(found.type, BlockRef):
         return cx.poison()
     mapping = {g.name: a for g, a in zip(decl.generics, owner.ref.generics, strict=True)}
-    ref = BlockRef(
-        found.type.id, tuple(substitute_arg(a, mapping) for a in found.type.generics)
-    )
+    ref = BlockRef(found.type.id, tuple(substitute_arg(a, mapping) for a in found.type.generics))
     receiver = (*owner.receiver, Step(ident.text))
     if found.length is not None:
         return SubArray(receiver, ref, substitute_dim(found.length, mapping), found.node.span)
@@ -386,9 +388,7 @@ def branches(
 
 def _if(cx: Body, node: tree.If, expected: Type | None) -> Operand:
     test = condition(cx, node.condition)
-    regions, type = branches(
-        cx, [(list, node.then), (list, node.orelse)], expected
-    )
+    regions, type = branches(cx, [(list, node.then), (list, node.orelse)], expected)
     if type is ERROR or test.type is ERROR:
         return cx.poison()
     return cx.emit(If([Value(type)], node.span, test, regions[0], regions[1]))
@@ -464,9 +464,7 @@ def _match_optional(
     return cx.emit(MatchOptional([Value(type)], node.span, subject, regions[0], regions[1]))
 
 
-def _match_sub(
-    cx: Body, node: tree.Match, subject: OptionalSub, expected: Type | None
-) -> Operand:
+def _match_sub(cx: Body, node: tree.Match, subject: OptionalSub, expected: Type | None) -> Operand:
     arms = _optional_arms(cx, node)
     if arms is None:
         return cx.poison()
@@ -499,9 +497,7 @@ def _match_enum(
         match arm.pattern:
             case tree.VariantPattern(path=path):
                 variant = path[-1].text
-                if variant not in enum.variants or (
-                    len(path) > 1 and path[-2].text != str(enum)
-                ):
+                if variant not in enum.variants or (len(path) > 1 and path[-2].text != str(enum)):
                     shown = ".".join(ident.text for ident in path)
                     cx.report.error(
                         "E2117",
@@ -528,9 +524,7 @@ def _match_enum(
         shown = ", ".join(f"`{enum}.{v}`" for v in missing)
         cx.report.error("E2118", node.span, f"the match does not cover {shown}")
         return cx.poison()
-    regions, type = branches(
-        cx, [(list, chosen[v].body) for v in enum.variants], expected
-    )
+    regions, type = branches(cx, [(list, chosen[v].body) for v in enum.variants], expected)
     if type is ERROR:
         return cx.poison()
     return cx.emit(MatchEnum([Value(type)], node.span, subject, regions))

@@ -45,8 +45,8 @@ class Inference:
                 for x, y in zip(xs, ys, strict=False):
                     self.unify(x, y)
             case (StructType(), StructType()) if pattern.id == actual.id:
-                for p, a in zip(pattern.generics, actual.generics, strict=True):
-                    self._argument(p, a)
+                for mine, other in zip(pattern.generics, actual.generics, strict=True):
+                    self._argument(mine, other)
 
     def _argument(self, pattern: GenericArg, actual: GenericArg) -> None:
         if isinstance(pattern, tuple) and isinstance(actual, tuple):
@@ -75,9 +75,7 @@ class Inference:
                 items.extend((False, part) for part in bound)
             else:
                 items.append((True, item))
-        open_packs = [
-            i for i, (own, item) in enumerate(items) if own and isinstance(item, Pack)
-        ]
+        open_packs = [i for i, (own, item) in enumerate(items) if own and isinstance(item, Pack)]
         if len(open_packs) > 1 or (not open_packs and len(items) != len(actual)):
             return
         if open_packs:
@@ -174,7 +172,6 @@ def same_type(facts: Facts, a: Type, b: Type) -> bool:
             )
         case (StructType(), StructType()):
             return a.id == b.id and all(
-                same_argument(facts, x, y)
-                for x, y in zip(a.generics, b.generics, strict=True)
+                same_argument(facts, x, y) for x, y in zip(a.generics, b.generics, strict=True)
             )
     return False

@@ -16,16 +16,38 @@ from linnet.check.declare import (
 )
 from linnet.check.report import Reporter, did_you_mean
 from linnet.diagnostics.diagnostic import Label
+from linnet.ir.types import DTYPES
 from linnet.package import ModuleFile, Package, resolve
 from linnet.source import Span
 from linnet.syntax import tree
 
 PRELUDE_FUNCTIONS = frozenset(
-    "cast exp log sqrt rsqrt sin cos tanh abs min max shl shr select reshape permute"
-    " broadcast_to concat iota fill cumsum".split()
+    [
+        "cast",
+        "exp",
+        "log",
+        "sqrt",
+        "rsqrt",
+        "sin",
+        "cos",
+        "tanh",
+        "abs",
+        "min",
+        "max",
+        "shl",
+        "shr",
+        "select",
+        "reshape",
+        "permute",
+        "broadcast_to",
+        "concat",
+        "iota",
+        "fill",
+        "cumsum",
+    ]
 )
 RESERVED_FUNCTIONS = frozenset({"pad", "gather", "scatter"})
-PRELUDE_TYPES = frozenset("bool i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64 Tensor".split())
+PRELUDE_TYPES = DTYPES | {"Tensor"}
 PRELUDE = PRELUDE_FUNCTIONS | RESERVED_FUNCTIONS | PRELUDE_TYPES
 
 

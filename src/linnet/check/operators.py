@@ -72,9 +72,7 @@ def unary(cx: Body, node: tree.Unary, expected: Type | None) -> Operand:
     if found.type is ERROR:
         return found
     if not isinstance(found.type, (TensorType, ScalarType)) or not is_numeric(cx, found.type.dtype):
-        cx.report.error(
-            "E2104", node.span, f"`{node.op}` is not defined for `{found.type}`"
-        )
+        cx.report.error("E2104", node.span, f"`{node.op}` is not defined for `{found.type}`")
         return cx.poison()
     if node.op == "+":
         return found
@@ -145,7 +143,7 @@ def combine(
     cx: Body, op: str, a: Operand, b: Operand, node: tree.Binary, hint: Type | None
 ) -> Operand:
     """One arithmetic, comparing or bitwise operator."""
-    if isinstance(a, Value) and a.type is ERROR or isinstance(b, Value) and b.type is ERROR:
+    if (isinstance(a, Value) and a.type is ERROR) or (isinstance(b, Value) and b.type is ERROR):
         return cx.poison()
     if isinstance(a, Int) and isinstance(b, Int) and op not in COMPARE:
         if op in ("&", "|", "^"):
@@ -164,6 +162,7 @@ def combine(
 
 def fold(op: str, a: Operand, b: Operand) -> Float | None:
     """Arithmetic on two literals, one of them a float, stays a literal."""
+
     def number(operand: Operand) -> float | None:
         if isinstance(operand, Float):
             return operand.value
@@ -312,4 +311,4 @@ def _pair(cx: Body, a: Shape, b: Shape) -> Shape | None:
     return tuple(result)
 
 
-__all__ = ["unary", "binary", "broadcast", "elementwise", "together", "allowed", "DimValue"]
+__all__ = ["DimValue", "allowed", "binary", "broadcast", "elementwise", "together", "unary"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from linnet.check import expressions, operators
 from linnet.check.body import Body, Float, Int, Operand
 from linnet.check.coerce import (
@@ -37,12 +39,14 @@ from linnet.ir.types import (
     TensorType,
     Type,
     count,
+    dtype_of,
     shape_of,
     tensor,
 )
 from linnet.source import Span
 from linnet.syntax import tree
 
+Defined = Callable[[Body, str], bool]
 MATH = frozenset({"exp", "log", "sqrt", "rsqrt", "sin", "cos", "tanh"})
 # name: (positional, named), for the message about wrong arguments
 USAGE = {
@@ -193,9 +197,7 @@ def _fill(
     return cx.emit(Fill([Value(tensor(shape, dtype))], node.span, value))
 
 
-def _select(
-    cx: Body, node: tree.Call, parts: list[tree.Expr], expected: Type | None
-) -> Operand:
+def _select(cx: Body, node: tree.Call, parts: list[tree.Expr], expected: Type | None) -> Operand:
     condition = expressions.value(cx, parts[0])
     a = expressions.expression(cx, parts[1], expected)
     b = expressions.expression(cx, parts[2], expected)
@@ -248,17 +250,27 @@ def _shift(
     return _pairwise(cx, node, name, left, right, parts, is_integer)
 
 
-def _pairwise(cx, node, name, left: Value, right: Value, parts, defined) -> Operand:
+def _pairwise(
+    cx: Body,
+    node: tree.Call,
+    name: str,
+    left: Value,
+    right: Value,
+    parts: list[tree.Expr],
+    defined: Defined,
+) -> Operand:
     for value, part in ((left, parts[0]), (right, parts[1])):
         if not _numbers(cx, value, part.span, name):
             return cx.poison()
-        if not defined(cx, value.type.dtype):
+        if not defined(cx, dtype_of(value.type)):
             cx.report.error("E2104", part.span, f"`{name}` is not defined for `{value.type}`")
             return cx.poison()
     return operators.elementwise(cx, name, left, right, node.span, f"`{name}`")
 
 
-def _one(cx: Body, source: tree.Expr, name: str, expected: Type | None, defined) -> Value | None:
+def _one(
+    cx: Body, source: tree.Expr, name: str, expected: Type | None, defined: Defined
+) -> Value | None:
     operand = expressions.expression(cx, source, expected)
     hint = expected if isinstance(expected, (ScalarType, TensorType)) else None
     if isinstance(operand, Int) and name in MATH:
@@ -329,9 +341,7 @@ def _reshape(cx: Body, node: tree.Call, source: tree.Expr, shape_node: tree.Expr
     return cx.emit(Reshape([result], node.span, value))
 
 
-def _broadcast_to(
-    cx: Body, node: tree.Call, source: tree.Expr, shape_node: tree.Expr
-) -> Operand:
+def _broadcast_to(cx: Body, node: tree.Call, source: tree.Expr, shape_node: tree.Expr) -> Operand:
     value = _tensor(cx, source, "broadcast_to")
     shape = _shape(cx, shape_node)
     if value is None or shape is None:
@@ -347,8 +357,7 @@ def _broadcast_to(
         cx.report.error(
             "E2207",
             node.span,
-            f"`broadcast_to` cannot shrink `{value.type}` to"
-            f" `[{', '.join(map(str, shape))}]`",
+            f"`broadcast_to` cannot shrink `{value.type}` to `[{', '.join(map(str, shape))}]`",
             related=cx.bound_at(value),
         )
         return cx.poison()
@@ -483,4 +492,4 @@ def _cumsum(cx: Body, node: tree.Call, source: tree.Expr, axis_node: tree.Expr) 
     return cx.emit(Cumsum([Value(value.type)], node.span, value, axis))
 
 
-__all__ = ["call", "Const"]
+__all__ = ["Const", "call"]

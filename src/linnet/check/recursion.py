@@ -35,9 +35,7 @@ def check_recursion(checker: Checker) -> None:
                     if isinstance(node, GApply):
                         edges.setdefault(node.callee, op.span)
     subs: dict[str, dict[str, Span | None]] = {
-        id: {
-            m.type.id: m.span for m in block.members.values() if isinstance(m.type, BlockRef)
-        }
+        id: {m.type.id: m.span for m in block.members.values() if isinstance(m.type, BlockRef)}
         for id, block in program.blocks.items()
     }
     for graph, what in ((calls, "calls itself"), (subs, "contains itself")):

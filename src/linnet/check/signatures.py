@@ -32,7 +32,6 @@ from linnet.ir.types import (
     EnumType,
     OptionalType,
     ScalarType,
-    Substitution,
     TensorType,
     TupleType,
     Type,
@@ -296,9 +295,7 @@ def members_of(checker: Checker, decl: BlockDecl) -> dict[str, MemberDecl]:
     decl.members_state = "done"
     node = decl.node
     assert isinstance(node, tree.Block)
-    scope = Scope(
-        checker, decl.module, {g.name: g for g in decl.generics}, decl.facts or NO_FACTS
-    )
+    scope = Scope(checker, decl.module, {g.name: g for g in decl.generics}, decl.facts or NO_FACTS)
     for member in node.members:
         if member.name.text not in decl.members:
             decl.members[member.name.text] = _member(scope, decl, member)
@@ -335,9 +332,7 @@ def _member(scope: Scope, decl: BlockDecl, node: tree.MemberDecl) -> MemberDecl:
         _default(scope, node, member)
         return member
     if isinstance(found, (BlockRef, ArrayOf)):
-        report.error(
-            "E4101", node.type.span, f"a block stands in a `sub`, not in a `{node.kind}`"
-        )
+        report.error("E4101", node.type.span, f"a block stands in a `sub`, not in a `{node.kind}`")
         return member
     if isinstance(found, OptionalType):
         member.optional = True

@@ -7,7 +7,7 @@ from linnet.check.body import Body, Float, Int, Operand, Sub, SubArray
 from linnet.check.coerce import is_integer, value_of
 from linnet.check.dimensions import dimension, witness_text
 from linnet.check.typing import ERROR
-from linnet.dims import Dim, Fact
+from linnet.dims import Dim, Fact, Proof
 from linnet.ir.program import (
     At,
     AtValue,
@@ -46,19 +46,30 @@ def proven_index(
         proof = cx.facts.prove(goal)
         if proof.answer == "proven":
             continue
-        bad_index(cx, span, f"{what} `{at}` is not proven within an axis of `{extent}`", proof, goal, value)
+        bad_index(
+            cx,
+            span,
+            f"{what} `{at}` is not proven within an axis of `{extent}`",
+            proof,
+            goal,
+            value,
+        )
         return False
     return True
 
 
-def bad_index(cx: Body, span: Span, message: str, proof, goal: Fact, value: Value | None) -> None:
+def bad_index(
+    cx: Body, span: Span, message: str, proof: Proof, goal: Fact, value: Value | None
+) -> None:
     refuted = proof.answer == "refuted"
     cx.report.error(
         "E2209",
         span,
         message,
         related=cx.bound_at(value) if value is not None else [],
-        notes=[f"`{goal}` is false{witness_text(proof.witness)}"] if refuted else [f"`{goal}` is needed"],
+        notes=[f"`{goal}` is false{witness_text(proof.witness)}"]
+        if refuted
+        else [f"`{goal}` is needed"],
         help=None if refuted else f"if it must hold, add `where {proof.missing or goal}`",
     )
 
@@ -92,7 +103,12 @@ def _element(cx: Body, node: tree.Index, owner: SubArray) -> Operand:
         proof = cx.facts.prove(goal)
         if proof.answer != "proven":
             bad_index(
-                cx, item.span, f"`{local.name}` runs past the {owner.length} blocks", proof, goal, None
+                cx,
+                item.span,
+                f"`{local.name}` runs past the {owner.length} blocks",
+                proof,
+                goal,
+                None,
             )
             return cx.poison()
     return Sub((*before, Step(last.name, value)), owner.ref, owner.declared)
@@ -103,7 +119,12 @@ def _block_index(cx: Body, at: Dim, owner: SubArray, span: Span) -> bool:
         proof = cx.facts.prove(goal)
         if proof.answer != "proven":
             bad_index(
-                cx, span, f"index `{at}` is not proven within {owner.length} blocks", proof, goal, None
+                cx,
+                span,
+                f"index `{at}` is not proven within {owner.length} blocks",
+                proof,
+                goal,
+                None,
             )
             return False
     return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from linnet.check import expressions, grids
-from linnet.check.body import Body, Local, Operand, SubArray, Sub
+from linnet.check.body import Body, Local, Operand, Sub, SubArray
 from linnet.check.coerce import coerce, value_of
 from linnet.check.dimensions import dimension
 from linnet.check.report import did_you_mean
@@ -50,9 +50,7 @@ def function_body(cx: Body, node: tree.Function) -> Value | None:
             check(cx, statement)
     if not returned:
         if not any(isinstance(s, tree.ErrorStmt) for s in node.body):
-            cx.report.error(
-                "E2120", node.body_end, f"`{cx.decl.name}` does not end in `return`"
-            )
+            cx.report.error("E2120", node.body_end, f"`{cx.decl.name}` does not end in `return`")
         return None
     return result
 
@@ -95,9 +93,7 @@ def check(cx: Body, node: tree.Stmt) -> None:
                 help="assign a `var` and return it after the loop",
             )
         case tree.Yield():
-            cx.report.error(
-                "E2120", node.span, "`yield` ends the body of a `let ys = for … { … }`"
-            )
+            cx.report.error("E2120", node.span, "`yield` ends the body of a `let ys = for … { … }`")
 
 
 def _annotation(cx: Body, node: tree.TypeExpr | None) -> Type | None:
@@ -251,9 +247,7 @@ def _assign_local(cx: Body, node: tree.Assign, target: tree.Name, local: Local) 
     hint = None if old.type is ERROR else old.type
     operand = expressions.expression(cx, node.value, hint)
     related = [Label(local.span, f"declared here as `{old.type}`")]
-    value = coerce(
-        cx, operand, old.type, node.value.span, f"`{target.text}`", related, "E2109"
-    )
+    value = coerce(cx, operand, old.type, node.value.span, f"`{target.text}`", related, "E2109")
     if old.type is not ERROR and value.type is not ERROR:
         # The variable keeps the type it was declared with, however this one spells it.
         local.operand = value
@@ -323,16 +317,16 @@ class Carried:
 
 def _each(cx: Body, node: tree.StaticFor) -> None:
     """`static for layer in layers`"""
-    owner = expressions.expression(cx, node.start)
-    if not isinstance(owner, SubArray):
-        if not (isinstance(owner, Value) and owner.type is ERROR):
+    operand = expressions.expression(cx, node.start)
+    owner = operand if isinstance(operand, SubArray) else None
+    if owner is None:
+        if not (isinstance(operand, Value) and operand.type is ERROR):
             cx.report.error(
                 "E2121",
                 node.start.span,
                 "`static for` goes over an array of blocks or a compile-time range",
                 help="`static for i in 0..N { … }`",
             )
-        owner = None
     counter = Value(COUNTER, node.name.text)
     carried = Carried(cx, node.body)
     ops = cx.open_region()
@@ -352,9 +346,7 @@ def _each(cx: Body, node: tree.StaticFor) -> None:
     if owner is None:
         carried.results()
         return
-    loop = Loop(
-        carried.results(), node.span, Dim.const(0), owner.length, carried.init, body, True
-    )
+    loop = Loop(carried.results(), node.span, Dim.const(0), owner.length, carried.init, body, True)
     cx.ops[-1].append(loop)
 
 
@@ -483,4 +475,4 @@ def _for_yield(cx: Body, node: tree.ForExpr) -> Value:
     return cx.emit(MakeTuple([Value(type)], node.span, stacked))
 
 
-__all__ = ["check", "function_body", "BlockRef"]
+__all__ = ["BlockRef", "check", "function_body"]

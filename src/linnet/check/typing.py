@@ -83,9 +83,7 @@ def any_type(scope: Scope, node: tree.TypeExpr) -> Type | BlockRef | ArrayOf:
         case tree.OptionalType(inner=inner):
             found = any_type(scope, inner)
             if isinstance(found, (BlockRef, ArrayOf)):
-                scope.report.error(
-                    "E4101", node.span, "only a `sub` may be an optional block"
-                )
+                scope.report.error("E4101", node.span, "only a `sub` may be an optional block")
                 return ERROR
             return found if found is ERROR else OptionalType(found)
         case tree.TupleType(items=items):
@@ -145,9 +143,7 @@ def _named_type(scope: Scope, node: tree.NamedType) -> Type | BlockRef:
         arguments = generic_arguments(scope, node, found)
         if arguments is None:
             return ERROR
-        mapping: Substitution = {
-            g.name: a for g, a in zip(found.generics, arguments, strict=True)
-        }
+        mapping: Substitution = {g.name: a for g, a in zip(found.generics, arguments, strict=True)}
         match found:
             case BlockDecl():
                 return BlockRef(found.id, arguments)
@@ -282,7 +278,9 @@ def dtype_argument(scope: Scope, node: tree.Expr) -> str | None:
             )
             return None
     if not isinstance(node, tree.ErrorExpr):
-        scope.report.error("E2111", node.span, "expected a dtype", help="for example `f32`, or a dtype generic")
+        scope.report.error(
+            "E2111", node.span, "expected a dtype", help="for example `f32`, or a dtype generic"
+        )
     return None
 
 

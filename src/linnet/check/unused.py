@@ -17,15 +17,11 @@ def warn_unused(report: Reporter, scope: ModuleScope) -> None:
             continue
         for name, member in decl.members.items():
             if not member.used and not name.startswith("_"):
-                report.warning(
-                    "W1003", member.node.name.span, f"member `{name}` is never used"
-                )
+                report.warning("W1003", member.node.name.span, f"member `{name}` is never used")
         for name, method in decl.methods.items():
             private = isinstance(method.node, tree.Function) and not method.public
             if private and method.kind == "fn" and not method.used and not name.startswith("_"):
-                report.warning(
-                    "W1003", method.span, f"method `{name}` is private and never used"
-                )
+                report.warning("W1003", method.span, f"method `{name}` is private and never used")
 
 
-__all__ = ["warn_unused", "FunctionDecl"]
+__all__ = ["FunctionDecl", "warn_unused"]
