@@ -52,6 +52,7 @@ class Cursor:
         self.cut = False  # the text ends inside a comment or string that never closes
         self.pos = 0
         self.depth = 0
+        self.deep = False  # this item has been reported as nested too deeply
         self.height = 0  # of the expression just parsed
         self.guessing = 0  # inside an attempt that may be taken back: report nothing
         self.not_generic: set[int] = set()  # where `<` is known to compare
@@ -218,25 +219,28 @@ class Cursor:
         self.diagnostics.append(diagnostic)
 
     def unexpected(
-        self, what: str, opener: int | None = None, help: str | None = None, code: str = "E1101"
+        self, what: str, opener: int | None = None, help: str | None = None, here: bool = False
     ) -> None:
-        """Report the present token; `what` was expected. Goes on where it stands."""
+        """Report that `what` was expected. What is missing at the end of a line is shown
+        there, rather than on the next token, unless `here` asks for that."""
         if self.guessing:
             raise Recover
         pos = self.pos
         span = self.span_at(pos)
         message = f"expected {what}, found {self.describe(pos)}"
         label = f"expected {what}"
-        if (pos and self.first_on_line(pos)) or (pos == self.last and pos):
-            span = self.span_at(pos - 1)  # what is missing, is missing there
+        if pos and (pos == self.last or (not here and self.first_on_line(pos))):
+            span = self.span_at(pos - 1)
             label += " after this"
-        diagnostic = Diagnostic(code, "error", message, Label(span, label), help=help)
+        diagnostic = Diagnostic("E1101", "error", message, Label(span, label), help=help)
         if opener is not None:
             diagnostic.related.append(Label(self.span_at(opener), "opened here"))
         self.report(pos, diagnostic)
 
-    def fail(self, what: str, opener: int | None = None, help: str | None = None) -> NoReturn:
-        self.unexpected(what, opener, help)
+    def fail(
+        self, what: str, opener: int | None = None, help: str | None = None, here: bool = False
+    ) -> NoReturn:
+        self.unexpected(what, opener, help, here)
         raise Recover
 
     def refuse(
@@ -257,13 +261,15 @@ class Cursor:
             self.too_deep(f"more than {MAX_NESTING} levels of nesting")
 
     def too_deep(self, label: str) -> NoReturn:
-        self.refuse(
-            self.pos,
-            "E1101",
-            "this is nested too deeply",
-            label,
-            "split it: name the inner parts with `let`, or move them to functions",
-        )
+        if not self.deep:
+            self.refuse(
+                self.pos,
+                "E1101",
+                "this is nested too deeply",
+                label,
+                "split it: name the inner parts with `let`, or move them to functions",
+            )
+            self.deep = True
         raise Recover
 
     # --- Recovering -------------------------------------------------------------------
@@ -307,11 +313,12 @@ class Cursor:
         return text in STARTERS and text not in self.misused and self.first_on_line(self.pos)
 
     def skip_statement(self, start: int) -> None:
-        """To the next statement, or to the bracket that ends the body."""
+        """To the next statement, or to the bracket that ends the body. Braces that open
+        on the way are skipped whole; those open at the error may never be closed."""
+        if self.pos == start and start < self.last and self.texts[start] not in CLOSERS:
+            self.pos += 1
         owed = self.count_brackets(start, [])
-        if self.pos == start:
-            self.pos += self.texts[start] not in CLOSERS and start < self.last
-            owed = self.count_brackets(start, [])
+        base = len(owed)
         while self.pos < self.last:
             text = self.texts[self.pos]
             if text in CLOSERS:
@@ -319,14 +326,16 @@ class Cursor:
                     return
                 while owed and owed.pop() != text:
                     pass
+                base = min(base, len(owed))
             elif text in OPENERS:
                 owed.append(OPENERS[text])
             elif self.kinds[self.pos] == "keyword":
                 if text in TOP or text in MEMBERS:
                     if text not in self.misused:
                         return
-                elif text in STATEMENTS and self.first_on_line(self.pos):
-                    return
+                elif text in STATEMENTS and "}" not in owed[base:]:
+                    if text != "for" or self.first_on_line(self.pos):
+                        return
             elif not owed and self.peek() == "=" and self.first_on_line(self.pos):
                 if self.kinds[self.pos] == "name":
                     return

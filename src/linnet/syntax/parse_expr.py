@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from linnet.source import Span
 from linnet.syntax import tree
-from linnet.syntax.cursor import MAX_HEIGHT, MAX_NESTING, Cursor, Recover
+from linnet.syntax.cursor import CLOSERS, MAX_HEIGHT, MAX_NESTING, STARTERS, Cursor, Recover
 from linnet.syntax.lexer import INT_LIMIT, RESERVED, float_value, int_value, string_value
 
 POWER = {
@@ -22,6 +22,7 @@ POWER = {
 GENERIC_POWER = POWER["|"]
 REDUCTIONS = frozenset(["sum", "prod", "max", "min", "any", "all"])
 _PREFIXES = frozenset("!-+")
+_FOLLOWS = CLOSERS | {",", "..", ":", ";", ".", "?", "=>", "{", ""}
 _CONSTANTS = frozenset(["true", "false", "none"])
 
 
@@ -79,6 +80,7 @@ class ExprParser(Cursor):
         if prefixes:
             height += prefixes
             if height > MAX_HEIGHT:
+                self.pos = start
                 self.too_deep(f"more than {MAX_HEIGHT} operations inside one another")
             for at in range(start + prefixes - 1, start - 1, -1):
                 span = Span(self.source, self.starts[at], result.span.end)
@@ -138,6 +140,9 @@ class ExprParser(Cursor):
         if text in _CONSTANTS:
             self.pos = pos + 1
             return tree.NoneLit(span) if text == "none" else tree.BoolLit(span, text == "true")
+        if text in self.misused and self.ends_operand(pos + 1):
+            self.pos = pos + 1
+            return tree.Name(span, text)
         if text == "some":
             self.pos = opener = pos + 1
             self.expect("(")
@@ -163,6 +168,11 @@ class ExprParser(Cursor):
         else:
             help = None
         self.fail("an expression", help=help)
+
+    def ends_operand(self, pos: int) -> bool:
+        """Whether a token can follow an operand better than begin one."""
+        text = self.texts[pos]
+        return text in POWER or text in _FOLLOWS or text in STARTERS
 
     def parenthesis(self) -> tree.Expr:
         opener = self.pos

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from linnet.source import Span
 from linnet.syntax import tree
-from linnet.syntax.cursor import FUNCTIONS, MEMBERS, STARTERS, TOP, Recover
+from linnet.syntax.cursor import CLOSERS, FUNCTIONS, MEMBERS, OPENERS, STARTERS, TOP, Recover
 from linnet.syntax.parse_stmt import StmtParser
 
 _IN_BLOCK = MEMBERS | FUNCTIONS | {"pub"}
@@ -102,6 +102,7 @@ class ItemParser(StmtParser):
     def item(self, start: int, public: bool) -> tree.Item | None:
         """The item at the cursor; `start` is the token of its `pub`, if it has one."""
         doc = self.docs.get(start)
+        self.deep = False
         match self.texts[self.pos]:
             case "fn" | "op" | "entry":
                 return self.function(start, public, doc)
@@ -120,10 +121,10 @@ class ItemParser(StmtParser):
             case "}":
                 # The likely cause is an earlier error that misjudged where a body ends.
                 if not self.diagnostics:
-                    self.unexpected("an item", help="this brace closes nothing")
+                    self.unexpected("an item", help="this brace closes nothing", here=True)
                 self.pos += 1
                 return None
-        self.fail("an item", help=self.item_help())
+        self.fail("an item", help=self.item_help(), here=True)
 
     def item_help(self) -> str | None:
         text = self.texts[self.pos]
@@ -145,6 +146,9 @@ class ItemParser(StmtParser):
             "reserved for a later version of the language",
             "remove it",
         )
+        self.pos = pos + 1
+        if self.texts[self.pos] in FUNCTIONS:  # `extern fn …`
+            self.pos += 1
         raise Recover
 
     def const(self, start: int, public: bool, doc: str | None) -> tree.Item:
@@ -196,28 +200,25 @@ class ItemParser(StmtParser):
             return self.type()
         except Recover:
             self.depth = depth
-            self.skip_type()
+            self.skip_type(start)
             return tree.ErrorType(self.span_at(start))
 
-    def skip_type(self) -> None:
-        """To what may follow a type that could not be parsed."""
-        owed: list[str] = []
+    def skip_type(self, start: int) -> None:
+        """From an error in the type that began at `start` to what may follow it."""
+        owed = self.count_brackets(start, [])
         while self.pos < self.last:
             text = self.texts[self.pos]
             if (text in STARTERS and text not in self.misused) or text == "{":
                 return
-            if text in "([":
-                owed.append(")" if text == "(" else "]")
-            elif text in ")]}":
-                if not owed and text != "]":
+            if text in OPENERS:
+                owed.append(OPENERS[text])
+            elif text in CLOSERS:
+                if not owed or owed.pop() != text:
                     return
-                if owed:
-                    owed.pop()
-            elif not owed and (text == "," or text == "="):
-                # A comma in brackets that were open at the error looks the same; what
-                # follows it tells: a parameter or field is a name and a colon.
-                if text == "=" or self.peek(2) == ":" or self.peek() in ")}":
-                    return
+            elif text == "=" and not owed:
+                return
+            elif text == "," and (not owed or self.peek(2) == ":"):
+                return  # a name and a colon: the next parameter, whatever was left open
             self.pos += 1
 
     # --- Functions --------------------------------------------------------------------
@@ -227,6 +228,7 @@ class ItemParser(StmtParser):
         an `ErrorStmt` as its body: nothing more is to be said about it or its calls."""
         kind = self.texts[self.pos]
         self.pos += 1
+        self.deep = False
         name = self.name("a name")
         generics: list[tree.GenericParam] = []
         parameters: list[tree.Parameter] = []
@@ -284,7 +286,6 @@ class ItemParser(StmtParser):
         try:
             self.not_yet(self.pos, "gradients written by hand are")
         except Recover:
-            self.pos += 1
             self.skip_balanced()
             if self.texts[self.pos] == "{":
                 self.skip_balanced()
@@ -314,7 +315,7 @@ class ItemParser(StmtParser):
         self.pos += 1
         while self.texts[self.pos] != "}":
             if self.pos == self.last or self.texts[self.pos + self.at_pub()] in _AFTER_BLOCK:
-                self.unexpected("a member, a function or `}`", opener)
+                self.unexpected("a member, a function or `}`", opener, here=True)
                 break
             self.block_part(members, functions)
         else:
@@ -342,7 +343,7 @@ class ItemParser(StmtParser):
                 self.not_yet(self.pos, f"`{text}` items are")
             else:
                 help = "a block holds `param`, `buffer`, `state`, `sub`, `fn`, `op` and `entry`"
-                self.fail("a member, a function or `}`", help=help)
+                self.fail("a member, a function or `}`", help=help, here=True)
         except Recover:
             self.depth = depth
             self.skip_item(start, _IN_BLOCK | TOP)

@@ -18,12 +18,19 @@ class StmtParser(TypeParser):
         """The statements between braces, and the span of the closing one."""
         opener = self.pos
         self.expect("{", before)
-        self.enter()
+        try:
+            self.enter()
+        except Recover:  # one error for all that is inside
+            self.pos = opener
+            self.skip_balanced()
+            self.depth -= 1
+            end = self.span_at(self.pos - 1)
+            return [tree.ErrorStmt(self.span_at(opener))], end
         statements: list[tree.Stmt] = []
         while self.texts[self.pos] != "}":
             text = self.texts[self.pos]
             if self.pos == self.last or (text in _OUTSIDE and text not in self.misused):
-                self.unexpected("a statement or `}`", opener)
+                self.unexpected("a statement or `}`", opener, here=True)
                 self.depth -= 1
                 return statements, self.span_at(self.pos - 1)
             statement = self.statement()
@@ -67,7 +74,15 @@ class StmtParser(TypeParser):
         error an `ErrorExpr`, so that what the statement declares is still known."""
         depth = self.depth
         try:
-            return self.for_expr() if loop and self.texts[self.pos] == "for" else self.expr()
+            if self.texts[self.pos] != "for":
+                return self.expr()
+            at = self.span_at(self.pos)
+            if loop:
+                return self.for_expr()
+            help = "`for … yield` stands only as the whole right side of a `let`"
+            self.unexpected("an expression", help=help)
+            self.for_expr()
+            return tree.ErrorExpr(at)
         except Recover:
             self.depth = depth
             at = self.span_at(self.pos)
@@ -101,7 +116,7 @@ class StmtParser(TypeParser):
             return tree.Let(
                 self.span_from(offset), names, is_tuple, None, tree.ErrorExpr(self.span_at(start))
             )
-        value = self.value(start, loop=True)
+        value = self.value(start, loop=indices is None)
         span = self.span_from(offset)
         if indices is not None:
             return tree.LetIndexed(span, names[0], indices, annotation, value)
@@ -132,9 +147,9 @@ class StmtParser(TypeParser):
             target: tree.Expr = tree.Name(self.span_at(start), self.texts[start])
         else:
             if not self.at_name() and self.texts[start] not in self.misused:
-                self.fail("a statement", help=self.statement_help())
+                self.fail("a statement", help=self.statement_help(), here=True)
             if self.peek() in _ARITHMETIC and self.peek(2) == "=" and self.adjacent(start + 2):
-                self.compound(start)
+                return self.compound(start)
             target = self.operand()
         if self.texts[self.pos] != "=":
             self.refuse(
@@ -149,7 +164,7 @@ class StmtParser(TypeParser):
         value = self.value(start)
         return tree.Assign(self.span_from(self.starts[start]), target, value)
 
-    def compound(self, start: int) -> None:
+    def compound(self, start: int) -> tree.Stmt:
         name, operator = self.texts[start], self.peek()
         self.refuse(
             start + 1,
@@ -158,7 +173,11 @@ class StmtParser(TypeParser):
             "not an operator",
             f"write `{name} = {name} {operator} …`",
         )
-        raise Recover
+        self.pos += 3
+        self.value(start)
+        target = tree.Name(self.span_at(start), name)
+        failed = tree.ErrorExpr(self.span_at(start + 1))
+        return tree.Assign(self.span_from(self.starts[start]), target, failed)
 
     def statement_help(self) -> str | None:
         text = self.texts[self.pos]

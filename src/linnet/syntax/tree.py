@@ -1,4 +1,4 @@
-"""The syntax tree, all node kinds side by side.
+"""The syntax tree, all node kinds side by side (hence the length of this file).
 
 Nodes compare by identity. Every node has a span; the tokens of the `Tree` keep
 white space and comments, so the source can be rebuilt from them exactly.
