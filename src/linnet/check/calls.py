@@ -267,6 +267,8 @@ def function_call(
     checker = cx.checker
     checker.signature(decl)
     checker.reach(decl)
+    if decl.broken:
+        return _evaluate_arguments(cx, node)
     given = match_arguments(cx, node, [p.name for p in decl.params], decl.name, decl.span)
     if given is None:
         return _evaluate_arguments(cx, node)

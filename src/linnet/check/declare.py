@@ -25,6 +25,8 @@ class Decl:
     public: bool
     state: str = "new"  # new, resolving, done
     used: bool = False
+    # Its signature has errors of its own: uses of it say nothing more.
+    broken: bool = False
 
     @property
     def id(self) -> str:

@@ -141,6 +141,8 @@ def _scalar_function(gx: Notation, node: tree.Call, decl: FunctionDecl) -> Part:
     cx = gx.cx
     cx.checker.signature(decl)
     cx.checker.reach(decl)
+    if decl.broken:
+        return None
     given = match_arguments(cx, node, [p.name for p in decl.params], decl.name, decl.span)
     if given is None:
         return None

@@ -114,6 +114,8 @@ class Modules:
             return scope
         scope = self.scopes[file.id] = ModuleScope(file)
         self.reporter.diagnostics.extend(file.diagnostics)
+        for diagnostic in file.diagnostics:
+            self._tear(file.tree.file, diagnostic.span)
         for item in file.tree.file.items:
             self._declare(scope, item)
         self._check_path(scope)
@@ -123,6 +125,14 @@ class Modules:
         self._loading.pop()
         scope.linked = True
         return scope
+
+    def _tear(self, file: tree.File, span: Span) -> None:
+        """Mark the smallest function or item around a syntax error."""
+        for item in file.items:
+            if item.span.start <= span.start <= item.span.end:
+                inner = item.functions if isinstance(item, tree.Block) else []
+                around = [f for f in inner if f.span.start <= span.start <= f.span.end]
+                self.reporter.torn.append(around[0].span if around else item.span)
 
     def _check_path(self, scope: ModuleScope) -> None:
         module = scope.file.tree.file.module
@@ -203,7 +213,9 @@ class Modules:
     def _import_name(self, scope: ModuleScope, target: ModuleScope, entry: tree.UseName) -> None:
         name = entry.name.text
         decl = target.items.get(name)
-        if decl is None:
+        if decl is None and target.file.diagnostics:
+            pass  # it may stand in what could not be parsed
+        elif decl is None:
             imported = target.imports.get(name)
             help = did_you_mean(name, [n for n, d in target.items.items() if d.public])
             if imported is not None:

@@ -8,12 +8,18 @@ from linnet.diagnostics.diagnostic import Diagnostic, Fix, Label
 from linnet.source import Span
 
 
+# What a lost declaration leaves behind it.
+FOLLOWS = frozenset({"E1201", "E3101", "E3102", "E3103", "E2120"})
+
+
 class Reporter:
     """One run's findings; the same finding at the same place is kept once."""
 
     def __init__(self) -> None:
         self.diagnostics: list[Diagnostic] = []
         self._seen: set[tuple[str, int, int, int]] = set()
+        # Items that hold a syntax error: a name unknown there may be what was lost with it.
+        self.torn: list[Span] = []
 
     def error(
         self,
@@ -29,7 +35,7 @@ class Reporter:
         severity: str = "error",
     ) -> None:
         key = (code, id(span.source), span.start, span.end)
-        if key in self._seen:
+        if key in self._seen or (code in FOLLOWS and self._in_torn(span)):
             return
         self._seen.add(key)
         self.diagnostics.append(
@@ -43,6 +49,11 @@ class Reporter:
                 help,
                 list(fixes),
             )
+        )
+
+    def _in_torn(self, span: Span) -> bool:
+        return any(
+            torn.source is span.source and torn.start <= span.start < torn.end for torn in self.torn
         )
 
     def warning(self, code: str, span: Span, message: str, help: str | None = None) -> None:

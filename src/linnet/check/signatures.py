@@ -59,6 +59,8 @@ def resolve_signature(checker: Checker, decl: Decl) -> None:
         )
         return
     decl.state = "resolving"
+    before = len(checker.reporter.diagnostics)
+    header = _header(decl.node)
     match decl:
         case ConstDecl():
             from linnet.check.constants import resolve_constant
@@ -75,6 +77,22 @@ def resolve_signature(checker: Checker, decl: Decl) -> None:
         case BlockDecl():
             _block(checker, decl)
     decl.state = "done"
+    found = [d.span for d in checker.reporter.diagnostics[before:]]
+    found += [d.span for d in decl.module.file.diagnostics]
+    decl.broken = any(
+        span.source is header.source and header.start <= span.start <= header.end for span in found
+    )
+
+
+def _header(node: tree.Item) -> Span:
+    """What of an item its users see: for functions and blocks the part before the body."""
+    end = node.span.end
+    if isinstance(node, tree.Function):
+        end = node.body[0].span.start if node.body else node.body_end.start
+    elif isinstance(node, tree.Block):
+        inside: list[tree.Node] = [*node.members, *node.functions]
+        end = min((part.span.start for part in inside), default=end)
+    return Span(node.span.source, node.span.start, end - 1)
 
 
 def generics(
@@ -110,6 +128,7 @@ def generics(
                 f"unknown kind of generic `{node.kind}`",
                 help=did_you_mean(node.kind, KINDS) or f"one of {', '.join(KINDS)}",
             )
+            scope.generics[name] = Generic(name, "Shape" if node.pack else "Dim")
             continue
         if node.pack != (node.kind == "Shape"):
             report.error(

@@ -140,6 +140,8 @@ def _named_type(scope: Scope, node: tree.NamedType) -> Type | BlockRef:
         return ERROR
     if isinstance(found, (BlockDecl, StructDecl, AliasDecl)):
         scope.checker.signature(found)
+        if found.broken:
+            return ERROR
         arguments = generic_arguments(scope, node, found)
         if arguments is None:
             return ERROR
