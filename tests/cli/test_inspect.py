@@ -63,13 +63,24 @@ def test_parameters_as_json(model: str, capsys: pytest.CaptureFixture[str]) -> N
         "dtype": "f32",
         "optional": False,
         "bytes": 32,
+        "tied_to": None,
     }
+    assert list(found["totals"]) == ["param", "buffer", "optional", "state"]
     assert found["totals"]["buffer"] == {
         "tensors": 1,
         "elements": 32,
         "bytes": 32,
         "bytes_by_dtype": {"i8": 32},
     }
+
+
+def test_a_tied_tensor_counts_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "smollm2-135m-instruct", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    tied = [p["path"] for p in found["parameters"] if p["tied_to"] == "embed_tokens.weight"]
+    assert tied == ["lm_head.weight"]
+    # What the model's repository states, to the last one.
+    assert found["totals"]["param"]["elements"] == 134_515_008
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from linnet.cli.model import Target, add_arguments, open_target
@@ -63,12 +64,24 @@ def show_parameters(target: Target, as_json: bool) -> None:
     program = target.program()
     root = root_block(program, target.root)
     listed = manifest(program, root, target.generics)
+    tied = tied_to(listed, target.bindings())
     if as_json:
         from json import dumps
 
-        print(dumps(document(root, target.generics, listed), indent=2))
+        print(dumps(document(root, target.generics, listed, tied), indent=2))
     else:
-        print(table(listed))
+        print(table(listed, tied))
+
+
+def tied_to(listed: list[Parameter], bindings: Mapping[str, str]) -> dict[str, str]:
+    """Paths whose tensor an earlier path has already: the path, and that earlier one."""
+    first: dict[str, str] = {}
+    tied: dict[str, str] = {}
+    for parameter in listed:
+        tensor = bindings.get(parameter.path)
+        if tensor is not None and first.setdefault(tensor, parameter.path) != parameter.path:
+            tied[parameter.path] = first[tensor]
+    return tied
 
 
 def show_ir(target: Target, entry: str | None, numerics: str) -> None:
@@ -112,26 +125,36 @@ def size(parameter: Parameter) -> int:
     return parameter.count * BITS[parameter.dtype] // 8
 
 
-def totals(listed: list[Parameter]) -> dict[str, dict[str, Any]]:
-    """By kind (param, buffer, state): how many tensors, elements and bytes, by dtype too."""
+def totals(listed: list[Parameter], tied: Mapping[str, str] = {}) -> dict[str, dict[str, Any]]:
+    """By kind how many tensors, elements and bytes, by dtype too.
+
+    The kinds are param, buffer and state, and `optional` for what a checkpoint may lack.
+    A tied tensor counts once.
+    """
     result: dict[str, dict[str, Any]] = {}
     for parameter in listed:
+        if parameter.path in tied:
+            continue
         total = result.setdefault(
-            parameter.kind, {"tensors": 0, "elements": 0, "bytes": 0, "bytes_by_dtype": {}}
+            "optional" if parameter.optional else parameter.kind,
+            {"tensors": 0, "elements": 0, "bytes": 0, "bytes_by_dtype": {}},
         )
         total["tensors"] += 1
         total["elements"] += parameter.count
         total["bytes"] += size(parameter)
         by_dtype = total["bytes_by_dtype"]
         by_dtype[parameter.dtype] = by_dtype.get(parameter.dtype, 0) + size(parameter)
-    return result
+    order = ("param", "buffer", "optional", "state")
+    return {kind: result[kind] for kind in order if kind in result}
 
 
-def document(root: str, generics: dict[str, Any], listed: list[Parameter]) -> dict[str, Any]:
+def document(
+    root: str, generics: Mapping[str, Any], listed: list[Parameter], tied: Mapping[str, str]
+) -> dict[str, Any]:
     return {
         "version": 1,
         "root": root.rpartition("::")[2],
-        "generics": generics,
+        "generics": dict(generics),
         "parameters": [
             {
                 "path": p.path,
@@ -140,41 +163,49 @@ def document(root: str, generics: dict[str, Any], listed: list[Parameter]) -> di
                 "dtype": p.dtype,
                 "optional": p.optional,
                 "bytes": size(p),
+                "tied_to": tied.get(p.path),
             }
             for p in listed
         ],
-        "totals": totals(listed),
+        "totals": totals(listed, tied),
     }
 
 
-def table(listed: list[Parameter]) -> str:
-    """Aligned columns, then the totals; state apart from what a checkpoint holds."""
+def table(listed: list[Parameter], tied: Mapping[str, str] = {}) -> str:
+    """Aligned columns, then the totals; what is optional and what is state apart."""
     rows = [("path", "kind", "shape", "dtype", "bytes", "")]
     for p in listed:
         shape = f"[{', '.join(map(str, p.shape))}]" if p.shape else "scalar"
-        optional = "optional" if p.optional else ""
-        rows.append((p.path, p.kind, shape, p.dtype, f"{size(p):,}", optional))
+        remark = f"is {tied[p.path]}" if p.path in tied else "optional" if p.optional else ""
+        rows.append((p.path, p.kind, shape, p.dtype, f"{size(p):,}", remark))
     widths = [max(len(row[column]) for row in rows) for column in range(6)]
     lines = []
-    for path, kind, shape, dtype, count, optional in rows:
+    for path, kind, shape, dtype, count, remark in rows:
         cells = (
             f"{path:<{widths[0]}}",
             f"{kind:<{widths[1]}}",
             f"{shape:<{widths[2]}}",
             f"{dtype:<{widths[3]}}",
             f"{count:>{widths[4]}}",
-            optional,
+            remark,
         )
         lines.append("  ".join(cells).rstrip())
     lines.append("")
-    found = totals(listed)
+    nouns = {
+        "param": ("parameter", "parameters"),
+        "buffer": ("buffer", "buffers"),
+        "optional": ("optional part, not counted above", "optional parts, not counted above"),
+        "state": ("state", "states"),
+    }
+    found = totals(listed, tied)
     for kind, total in found.items():
         dtypes = ", ".join(f"{d} {human(n)}" for d, n in total["bytes_by_dtype"].items())
-        noun = kind if total["tensors"] == 1 or kind == "state" else f"{kind}s"
         lines.append(
-            f"{total['tensors']:,} {noun}: {total['elements']:,} elements, "
-            f"{human(total['bytes'])} ({dtypes})"
+            f"{total['tensors']:,} {nouns[kind][total['tensors'] != 1]}: "
+            f"{total['elements']:,} elements, {human(total['bytes'])} ({dtypes})"
         )
+    if tied:
+        lines.append(f"{len(tied)} tied, counted once")
     if not found:
         lines.append("no parameters")
     return "\n".join(lines)

@@ -37,6 +37,14 @@ class Target:
             raise CheckError(f"{self.path}: the program has errors", checked.diagnostics)
         return checked.program
 
+    def bindings(self) -> dict[str, str]:
+        """The tensor of each parameter path, where a card says so."""
+        if self.card is None or self.card.weights.bindings is None:
+            return {}
+        from linnet.weights.bindings import read_bindings
+
+        return read_bindings(self.card.weights.bindings)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """MODEL, `--root` and `--bind`."""
