@@ -26,6 +26,7 @@ else:
 
 CARD = "nest.toml"
 SOURCES = "src"
+MAX_PACKAGES = 256
 
 
 def open_package(path: str | os.PathLike[str]) -> Package:
@@ -118,6 +119,7 @@ class _Loader:
     def __init__(self) -> None:
         self.packages: dict[str, Package] = {}  # by the folder's real path
         self.manifests: dict[str, Manifest] = {}
+        self.acyclic: set[str] = set()  # keys of packages that lead into no cycle
 
     def crate(self, folder: Path) -> Package:
         package = self.add(folder, CRATE)
@@ -146,6 +148,8 @@ class _Loader:
         return key if owner.key == CRATE else f"{owner.key}/{key}"
 
     def add(self, folder: Path, key: str) -> Package:
+        if len(self.packages) == MAX_PACKAGES:
+            raise PackageError(f"{folder}: more than {MAX_PACKAGES} packages depend on each other")
         manifest = read_manifest(folder / MANIFEST)
         sources = folder / SOURCES
         if not sources.is_dir():
@@ -170,4 +174,6 @@ class _Loader:
                 cycle = " → ".join([*names, dependency.name])
                 message = f"packages depend on each other: {cycle}"
                 raise ManifestError([finding(locate(source, "dependencies", key), message)])
-            self.refuse_cycles(dependency, trail)
+            if dependency.key not in self.acyclic:
+                self.refuse_cycles(dependency, trail)
+        self.acyclic.add(package.key)
