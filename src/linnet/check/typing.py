@@ -336,7 +336,12 @@ def checked_dim(scope: Scope, node: tree.Expr) -> Dim | None:
     if value is not None:
         negative = value < 0
     else:
-        negative = scope.divisors is None and scope.facts.holds("<", dim, Dim.const(0))
+        # Intervals settle nearly every dimension before a proof is asked for.
+        low = dim.low
+        undecided = low is None or low < 0
+        negative = (
+            undecided and scope.divisors is None and scope.facts.holds("<", dim, Dim.const(0))
+        )
     if negative:
         proof = scope.facts.prove(Fact(">=", dim, Dim.const(0)))
         scope.report.error(
