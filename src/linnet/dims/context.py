@@ -7,15 +7,17 @@ Every fresh name has a definition in the user's names, and nothing printed shows
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from math import gcd
 
 from linnet.dims.dim import (
     Atom,
     Bounds,
     Dim,
+    DimTooLarge,
     Monomial,
+    Term,
     combine,
     degree,
     interval,
@@ -29,6 +31,16 @@ from linnet.dims.dim import (
 
 MAX_RULES = 60
 MAX_PASSES = 12
+MAX_NESTING = 16
+MAX_MEMO = 5000
+# Rewrites and sign tests for one question, and for the assumptions themselves; a program's own
+# need a few hundred.
+MAX_STEPS = 3000
+PREPARATION = 5  # times as much for the assumptions as for a question
+
+
+class Exhausted(DimTooLarge):
+    """The step budget of a question is used up, and it counts as unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +50,26 @@ class Equation:
     dim: Dim
     source: int
     abstract: bool = True  # whether quotients in it may be given fresh names
+    linked: bool = False  # a fresh name and its definition; not to be solved for the name
 
 
 class Context:
-    def __init__(self, equalities: Iterable[tuple[Dim, int]], inequalities: Iterable[Dim]):
+    def __init__(
+        self,
+        equalities: Iterable[tuple[Dim, int]],
+        inequalities: Iterable[Dim],
+        steps: int = MAX_STEPS,
+    ):
+        self.limit = steps
+        self.steps = PREPARATION * steps
         self.contradiction = False
         self.atoms: dict[Atom, Dim] = {}  # atom -> what it equals
         self.monomials: dict[Monomial, Dim] = {}
+        self.abstracted: dict[Atom, Dim] = {}  # quotient -> the fresh name that stands for it
         self.definitions: dict[str, Dim] = {}  # fresh name -> user's names
         self.unsolved: list[Equation] = []
         self.bounds: dict[Atom, Bounds] = {}
+        self._nesting = 0
         self._memo: dict[Dim, Dim] = {}
         self._source = sorted(set(inequalities), key=lambda d: d.key)
         self.inequalities: list[Dim] = list(self._source)
@@ -63,11 +85,21 @@ class Context:
 
     # -- signs that need no elimination -------------------------------------------------
 
+    def begin(self) -> None:
+        """A new question, with a full budget."""
+        self.steps = self.limit
+
+    def spend(self, steps: int = 1) -> None:
+        self.steps -= steps
+        if self.steps < 0:
+            raise Exhausted
+
     def bounds_of(self, atom: Atom) -> Bounds:
         return self.bounds.get(atom) or (atom.low, atom.high)
 
     def nonnegative(self, dim: Dim) -> bool:
         """A quick test of `dim >= 0`: bounds, then one assumption at a time."""
+        self.spend()
         if self._at_least_zero(dim):
             return True
         if not any(coefficient > 0 for _, coefficient in dim.terms):
@@ -133,7 +165,8 @@ class Context:
             return False
         # A positive product of non-negatives has positive factors.
         signed = [a for a, _ in monomial if (low := self.bounds_of(a)[0]) is None or low < 0]
-        return not signed and any([self._narrow(a, 1, None) for a, _ in monomial])
+        narrowed = [self._narrow(a, 1, None) for a, _ in monomial] if not signed else []
+        return any(narrowed)
 
     def _narrow(self, atom: Atom, low: int | None, high: int | None) -> bool:
         least, most = self.bounds_of(atom)
@@ -151,13 +184,20 @@ class Context:
         found = self._memo.get(dim)
         if found is not None:
             return found
-        result = dim
-        for _ in range(MAX_PASSES):
-            following = self._rewrite_monomials(rebuild(result, self._normal_atom))
-            if following == result:
-                break
-            result = following
-        self._memo[dim] = result
+        if self._nesting > MAX_NESTING:
+            return dim  # rules that feed each other; stopping anywhere is sound
+        self._nesting += 1
+        try:
+            result = dim
+            for _ in range(MAX_PASSES):
+                following = self._rewrite_monomials(rebuild(result, self._normal_atom))
+                if following == result:
+                    break
+                result = following
+        finally:
+            self._nesting -= 1
+        if self._nesting == 0 or len(self._memo) < MAX_MEMO:
+            self._memo[dim] = result
         return result
 
     def _normal_atom(self, atom: Atom) -> Dim:
@@ -166,6 +206,7 @@ class Context:
             return rule
         if atom.kind == "name":
             return of_atom(atom)
+        self.spend()
         return rebuild_atom(atom, tuple(self.normal(arg) for arg in atom.args), self)
 
     def _rewrite_monomials(self, dim: Dim) -> Dim:
@@ -198,8 +239,8 @@ class Context:
                     self.contradiction = True
                     return
                 if dim.terms:
-                    normalized.append(Equation(dim, equation.source, equation.abstract))
-            pending = normalized
+                    normalized.append(replace(equation, dim=dim))
+            pending = list(dict.fromkeys(normalized))
             pending.sort(key=lambda equation: equation.dim.key)
             for step in (self._by_name, self._by_abstraction, self._by_atom, self._by_monomial):
                 solved = next((e for e in pending if step(e)), None)
@@ -243,6 +284,10 @@ class Context:
             elif left != value:
                 back.append(Equation(left - value, -1, False))
         self._memo.clear()
+        for atom, name in self.abstracted.items():
+            left, right = self.normal(of_atom(atom)), self.normal(name)
+            if left != right:
+                back.append(Equation(left - right, -1, False, True))
         self.inequalities = sorted(
             {normal for dim in self._source if (normal := self.normal(dim)).terms},
             key=lambda d: d.key,
@@ -253,7 +298,7 @@ class Context:
 
     def _by_name(self, equation: Equation) -> bool:
         """Solve for a name with coefficient 1 or -1, or take steps of the extended gcd."""
-        return self._solve_linear(equation.dim)
+        return not equation.linked and self._solve_linear(equation.dim)
 
     def _solve_linear(self, dim: Dim) -> bool:
         names = _free_names(dim)
@@ -289,11 +334,17 @@ class Context:
         return True
 
     def _by_abstraction(self, equation: Equation) -> bool:
-        """Give quotients fresh names so that a name inside them can be solved for."""
+        """Give quotients fresh names, so that what also stands inside them can be solved for."""
         dim = equation.dim
         if not equation.abstract:
             return False
-        compound = [a for a in dict.fromkeys(dim.atoms()) if a.kind != "name"]
+        atoms = list(dict.fromkeys(dim.atoms()))
+        compound = [
+            atom
+            for atom in atoms
+            if atom.kind != "name"
+            and not any(_inside(atom, arg) for other in atoms for arg in other.args)
+        ]
         if not compound:
             return False
         rules, source, definitions = dict(self.atoms), list(self._source), dict(self.definitions)
@@ -302,27 +353,16 @@ class Context:
             low = self._low(atom)
             fresh[atom] = self._fresh(of_atom(atom), signed=low is None or low < 0)
         abstracted = rebuild(dim, lambda a: fresh.get(a, of_atom(a)))
-        solved_before = set(self.atoms)
-        if not self._solve_linear(abstracted) or all(
-            a.name in self.definitions and a.name not in definitions
-            for a in self.atoms.keys() - solved_before
-        ):
-            self.atoms, self._source, self.definitions = rules, source, definitions
-            return False
-        for _ in range(2):  # names in values of this very step
-            for atom in self.atoms.keys() - solved_before:
-                value = self.atoms.pop(atom)
-                self._memo.clear()
-                self.atoms[atom] = self.normal(value)
-        self._memo.clear()
-        for atom, name in fresh.items():
-            left, right = self.normal(of_atom(atom)), self.normal(name)
-            if left == right:
-                continue
-            single = left.terms[0][0] if len(left.terms) == 1 and left.terms[0][1] == 1 else ()
-            if len(single) == 1 and single[0][1] == 1 and single[0][0] not in right.atoms():
-                self._rule(single[0][0], right)
-                self._memo.clear()
+        added = self.definitions.keys() - definitions.keys()
+        solved = self._solve_linear(abstracted) and any(
+            atom.name not in added for atom in self.atoms.keys() - rules.keys()
+        )
+        if not solved:
+            self.atoms, self._source = rules, source
+            if not self._by_monomial(Equation(abstracted, -1)):
+                self.definitions = definitions
+                return False
+        self.abstracted.update(fresh)
         return True
 
     def _low(self, atom: Atom) -> int | None:
@@ -347,7 +387,7 @@ class Context:
         if abs(c) != 1 or degree(monomial) < 2:
             return False
         value = combine([(-c, equation.dim), (1, make({monomial: 1}))])
-        if any(quotient(m, monomial) is not None for m, _ in value.terms):
+        if any(quotient(m, monomial) is not None for m, _ in _all_terms(value)):
             return False
         low = monomial_interval(monomial, self.bounds_of)[0]
         if low is not None:
@@ -397,6 +437,14 @@ def _solved(dim: Dim, atom: Atom, c: int) -> Dim:
 def _inside(atom: Atom, dim: Dim) -> bool:
     return any(a is atom or a == atom or any(_inside(atom, arg) for arg in a.args)
                for a in dim.atoms())  # fmt: skip
+
+
+def _all_terms(dim: Dim) -> Iterator[Term]:
+    """The terms of `dim` and of everything inside its atoms."""
+    yield from dim.terms
+    for atom in dim.atoms():
+        for arg in atom.args:
+            yield from _all_terms(arg)
 
 
 def _primitive(dim: Dim) -> Dim | None:

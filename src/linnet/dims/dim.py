@@ -7,7 +7,7 @@ equal as Python values. What needs an assumption (`x / x == 1` needs `x > 0`) is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol, Union
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 # Bounds on one dimension. They keep hostile input from taking time or memory; the largest
@@ -18,7 +18,7 @@ MAX_SIZE = 3000  # nodes of the expression written out as a tree
 MAX_DEPTH = 40
 MAX_BITS = 2048
 
-Bounds = tuple[Union[int, None], Union[int, None]]  # inclusive; None is unbounded
+Bounds = tuple[int | None, int | None]  # inclusive; None is unbounded
 Monomial = tuple[tuple["Atom", int], ...]  # atoms in order, each with its power
 Term = tuple[Monomial, int]
 
@@ -43,9 +43,18 @@ class Atom:
     """
 
     __slots__ = (
-        "kind", "name", "args", "key", "low", "high", "size", "depth", "names", "_hash",
         "__weakref__",
-    )  # fmt: skip
+        "_hash",
+        "args",
+        "depth",
+        "high",
+        "key",
+        "kind",
+        "low",
+        "name",
+        "names",
+        "size",
+    )
 
     kind: str  # "name", "floor", "min", "max"
     name: str
@@ -109,7 +118,7 @@ class Dim:
     Raises `DimTooLarge` where a result would exceed the bounds above.
     """
 
-    __slots__ = ("terms", "_hash", "_bounds", "_names", "_size", "_key")
+    __slots__ = ("_bounds", "_hash", "_key", "_names", "_size", "terms")
 
     terms: tuple[Term, ...]  # by falling degree, then by key; no zero coefficients
 
@@ -415,7 +424,7 @@ def extreme(kind: str, args: tuple[Dim, ...], known: Knowledge) -> Dim:
         for item in inner.args if inner is not None and inner.kind == kind else (arg,):
             if item not in flat:
                 flat.append(item)
-    flat.sort(key=lambda item: item.key)
+    flat.sort(key=lambda item: (item.constant is not None, item.key))
     kept: list[Dim] = []
     for index, item in enumerate(flat):
         others = kept + flat[index + 1 :]

@@ -23,14 +23,14 @@ def contradictory(constraints: Iterable[Dim]) -> bool:
     rows: dict[Row, int] = {}  # the strongest constant for each left side
     numbers: dict[Monomial, int] = {}
     for dim in sorted(set(constraints), key=lambda d: d.key):
-        row = []
+        left: list[tuple[int, int]] = []
         constant = 0
         for monomial, coefficient in dim.terms:
             if monomial:
-                row.append((numbers.setdefault(monomial, len(numbers)), coefficient))
+                left.append((numbers.setdefault(monomial, len(numbers)), coefficient))
             else:
                 constant = coefficient
-        if _add(rows, tuple(sorted(row)), constant):
+        if _add(rows, tuple(sorted(left)), constant):
             return True
     steps = 0
     while rows:
@@ -43,11 +43,11 @@ def contradictory(constraints: Iterable[Dim]) -> bool:
         if not unknowns:
             return False
 
-        def growth(unknown: int, above: dict = above, below: dict = below) -> tuple[int, int]:
+        growth = {}
+        for unknown in unknowns:
             a, b = len(above.get(unknown, ())), len(below.get(unknown, ()))
-            return (a * b - a - b, unknown)
-
-        chosen = min(unknowns, key=growth)
+            growth[unknown] = (a * b - a - b, unknown)
+        chosen = min(unknowns, key=growth.__getitem__)
         ups, downs = above.get(chosen, []), below.get(chosen, [])
         taken = [(row, rows.pop(row)) for row in ups + downs]
         constants = dict(taken)
@@ -61,7 +61,7 @@ def contradictory(constraints: Iterable[Dim]) -> bool:
     return False
 
 
-def _combine(rows: dict[Row, int], unknown: int, up: Row, k: int, down: Row, l: int) -> bool:
+def _combine(rows: dict[Row, int], unknown: int, up: Row, k: int, down: Row, m: int) -> bool:
     upper, lower = dict(up), dict(down)
     a, b = upper[unknown], -lower[unknown]
     common = gcd(a, b)
@@ -72,7 +72,7 @@ def _combine(rows: dict[Row, int], unknown: int, up: Row, k: int, down: Row, l: 
     row = tuple(sorted((u, c) for u, c in total.items() if c))
     if any(c.bit_length() > MAX_COEFFICIENT_BITS for _, c in row):
         return False  # dropping a constraint only proves less
-    return _add(rows, row, b * k + a * l)
+    return _add(rows, row, b * k + a * m)
 
 
 def _add(rows: dict[Row, int], row: Row, constant: int) -> bool:

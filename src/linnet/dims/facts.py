@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from linnet.dims.context import MAX_STEPS
 from linnet.dims.dim import Dim, DimTooLarge, as_dim
 from linnet.dims.fact import Fact, Proof
 from linnet.dims.prover import Prover
@@ -18,6 +19,7 @@ class Facts:
 
     def __init__(self, facts: Iterable[Fact] = ()):
         self.facts: tuple[Fact, ...] = tuple(dict.fromkeys(facts))
+        self.steps = MAX_STEPS  # the budget of one question
         self._prover: Prover | None = None
         self._unused: list[Fact] = []
         self._memo: dict[tuple[str, Dim], bool] = {}
@@ -42,12 +44,16 @@ class Facts:
             else:
                 goal = left - right
             kind = op if op in ("==", "!=") else ">="
-            found = self._memo.get((kind, goal))
-            if found is None:
-                found = self._memo[kind, goal] = self._decide(kind, goal)
-            return found
-        except (DimTooLarge, RecursionError):
+        except DimTooLarge:
             return False
+        found = self._memo.get((kind, goal))
+        if found is None:
+            try:
+                found = self._decide(kind, goal)
+            except DimTooLarge:
+                found = False
+            self._memo[kind, goal] = found
+        return found
 
     def prove(self, fact: Fact) -> Proof:
         """Decide `fact`. Where it is not proven, sizes are searched that satisfy the assumptions
@@ -61,8 +67,9 @@ class Facts:
         """`dim` as the assumptions allow to write it, in the user's names."""
         try:
             prover = self._prepared()
+            prover.begin()
             return prover.original(prover.normal(dim))
-        except (DimTooLarge, RecursionError):
+        except DimTooLarge:
             return dim
 
     @property
@@ -97,10 +104,11 @@ class Facts:
             else:
                 inequalities.append(-difference - 1 if fact.op == "<" else -difference)
         try:
-            prover = Prover(equalities, inequalities)
+            prover = Prover(equalities, inequalities, self.steps)
             # x != 0 is x > 0 or x < 0 where the other is excluded.
             signed: list[Dim] = []
             for difference, index in different:
+                prover.begin()
                 normal = prover.normal(difference)
                 if prover.at_least_zero(normal):
                     signed.append(difference - 1)
@@ -109,18 +117,19 @@ class Facts:
                 else:
                     self._unused.append(self.facts[index])
             if signed:
-                prover = Prover(equalities, inequalities + signed)
+                prover = Prover(equalities, inequalities + signed, self.steps)
             self._unused += [
                 self.facts[equation.source] for equation in prover.unsolved if equation.source >= 0
             ]
-        except (DimTooLarge, RecursionError):
+        except DimTooLarge:
             self._unused = list(self.facts)
-            prover = Prover((), ())
+            prover = Prover((), (), self.steps)
         self._prover = prover
         return prover
 
     def _decide(self, kind: str, goal: Dim) -> bool:
         prover = self._prepared()
+        prover.begin()
         if prover.contradiction:
             return True
         normal = prover.normal(goal)

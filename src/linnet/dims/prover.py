@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from linnet.dims.context import Context
+from linnet.dims.context import MAX_STEPS, Context
 from linnet.dims.dim import (
     Atom,
     Dim,
+    DimTooLarge,
     Monomial,
     degree,
     interval,
@@ -27,20 +28,29 @@ from linnet.dims.elimination import contradictory
 MAX_ASSUMPTIONS = 48
 MAX_FLOORS = 12
 MAX_PRODUCTS = 48
+ELIMINATION_STEPS = 50  # what one elimination takes of the budget
 MAX_CASES = 3  # minima and maxima split at once
 
 
 class Prover(Context):
     """A context that also decides signs by elimination."""
 
-    def __init__(self, equalities: Iterable[tuple[Dim, int]], inequalities: Iterable[Dim]):
+    def __init__(
+        self,
+        equalities: Iterable[tuple[Dim, int]],
+        inequalities: Iterable[Dim],
+        steps: int = MAX_STEPS,
+    ):
         self._signs: dict[Dim, bool] = {}
         self._open: set[Dim] = set()  # goals being proven, which divisors of theirs must not use
         self._ready = False
-        super().__init__(equalities, inequalities)
+        super().__init__(equalities, inequalities, steps)
         self._ready = True
         if not self.contradiction and len(self.inequalities) <= MAX_ASSUMPTIONS:
-            self.contradiction = self._refute([], 0)
+            try:
+                self.contradiction = self._refute([], 0)
+            except DimTooLarge:
+                pass  # not found out
 
     def positive(self, dim: Dim) -> bool:
         return self.at_least_zero(dim - 1) if self._ready else super().positive(dim)
@@ -89,6 +99,7 @@ class Prover(Context):
 
     def _refute(self, hypotheses: list[Dim], cases: int, split: tuple[Atom, ...] = ()) -> bool:
         """Whether `hypotheses`, each `>= 0`, contradict the assumptions."""
+        self.spend(ELIMINATION_STEPS)
         found = self._relevant(hypotheses)
         extreme = next(
             (

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from linnet.dims.facts import Facts
 
 MAX_CANDIDATES = 24
+CANDIDATE_STEPS = 600  # to prove the goal with one of them
 
 
 def residual(facts: Facts, goal: Fact) -> str:
@@ -33,13 +34,14 @@ def missing(facts: Facts, goal: Fact) -> Fact | None:
             if len(seen) > MAX_CANDIDATES:
                 break
             extended = facts.extend([candidate])
+            extended.steps = CANDIDATE_STEPS
             if (
                 not extended.contradictory
                 and extended.holds(goal.op, goal.left, goal.right)
                 and satisfiable(extended, candidate.names() | goal.names())
             ):
                 return candidate
-    except (DimTooLarge, RecursionError):
+    except DimTooLarge:
         pass
     return None
 

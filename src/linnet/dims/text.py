@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from linnet.dims.dim import ZERO, Atom, Dim, DimTooLarge, Monomial, combine, of_atom
 
-SUM, PRODUCT, FACTOR = 0, 1, 2  # how tightly a text binds
+SUM, QUOTIENT, PRODUCT, FACTOR = 0, 1, 2, 3  # how tightly a text binds
 MAX_NESTING = 100  # brackets in a text that is read
 
 
@@ -38,8 +38,8 @@ class _Writer:
         texts = [self.scaled(*part) for part in parts]
         if len(texts) == 1:
             text, level = texts[0]
-            return ("-" + text if parts[0][0] < 0 else text), level
-        result = ("-" if parts[0][0] < 0 else "") + texts[0][0]
+            return (_negative(text, level) if parts[0][0] < 0 else text), level
+        result = _negative(*texts[0]) if parts[0][0] < 0 else texts[0][0]
         for (coefficient, _, _), (text, _) in zip(parts[1:], texts[1:], strict=True):
             result += (" - " if coefficient < 0 else " + ") + text
         return result, SUM
@@ -78,8 +78,8 @@ class _Writer:
         left, left_level = self.dim(p)
         right, _ = self.dim(q)
         simple = q.constant is not None or re.fullmatch(r"\w+|(min|max)\([^()]*\)", right)
-        left = f"({left})" if left_level == SUM else left
-        return f"{left} {operator} {right if simple else f'({right})'}", PRODUCT
+        left = f"({left})" if left_level <= QUOTIENT else left
+        return f"{left} {operator} {right if simple else f'({right})'}", QUOTIENT
 
     def remainders(self, dim: Dim) -> tuple[Dim, list[tuple[int, str, int]]]:
         """Write `k * (p - q * (p / q))` as `k * (p % q)`, and the same below a quotient:
@@ -111,10 +111,15 @@ class _Writer:
                 atom, power = monomial[0]
                 p, q = atom.args
                 inner = p + constant * q
-                if power == 1 and q.constant is not None and len(inner.terms) <= len(p.terms) + 1:
+                if power == 1 and (q.constant or 0) > 0 and len(inner.terms) <= len(p.terms) + 1:
                     rest = combine([(1, dim), (-1, of_atom(atom))]) - constant
                     return rest, [(1, *self.divided(inner, self.slash, q))]
         return dim, []
+
+
+def _negative(text: str, level: int) -> str:
+    """A minus binds tighter than a slash, and floor division does not commute with it."""
+    return f"-({text})" if level <= QUOTIENT else f"-{text}"
 
 
 def _dividends(atom: Atom, dim: Dim) -> list[tuple[Dim, Dim]]:

@@ -36,9 +36,10 @@ def satisfiable(facts: Facts, names: frozenset[str]) -> bool:
 def _models(facts: Facts, names: frozenset[str]) -> Iterator[dict[str, int]]:
     try:
         prover = facts._prepared()
+        prover.begin()
         relevant, names = _related(facts.facts, names)
         values = {name: prover.normal(Dim.name(name)) for name in sorted(names)}
-    except (DimTooLarge, RecursionError):
+    except DimTooLarge:
         return
     free = sorted({name for value in values.values() for name in value.names()})
     lows = []
@@ -56,7 +57,8 @@ def _models(facts: Facts, names: frozenset[str]) -> Iterator[dict[str, int]]:
 
 
 def _related(facts: tuple[Fact, ...], names: frozenset[str]) -> tuple[list[Fact], frozenset[str]]:
-    waiting, found = list(facts), []
+    waiting = list(facts)
+    found: list[Fact] = []
     while True:
         near = [f for f in waiting if not names.isdisjoint(f.names()) or not f.names()]
         if not near:
