@@ -76,12 +76,12 @@ class ItemParser(StmtParser):
             path.append(self.segment())
         return path
 
-    def segment(self) -> tree.Ident:
+    def segment(self, what: str = "a name after `.`") -> tree.Ident:
         pos = self.pos
         if self.kinds[pos] == "keyword" and not self.first_on_line(pos):
             self.pos = pos + 1
             return tree.Ident(self.span_at(pos), self.texts[pos])
-        return self.name("a name after `.`")
+        return self.name(what)
 
     def use(self, public: bool) -> tree.Use:
         offset = self.starts[self.pos]
@@ -95,7 +95,7 @@ class ItemParser(StmtParser):
         return tree.Use(self.span_from(offset), path, names, public)
 
     def use_name(self) -> tree.UseName:
-        name = self.segment()
+        name = self.segment("a name to import")
         alias = self.name("a name") if self.take("as") else None
         return tree.UseName(self.span_from(name.span.start), name, alias)
 
