@@ -155,7 +155,7 @@ class Cloner:
             case Loop(static=True) if self._must_unroll(op):
                 self._unroll(op, ops)
                 return
-            case ReadMember(kind=kind, name=name):
+            case ReadMember(name=name):
                 there = self.optional_member(name)
                 if there is not None:
                     self._read_optional(op, there, ops)

@@ -58,11 +58,11 @@ from linnet.ir.program import (
     While,
 )
 from linnet.ir.types import (
+    DTYPES,
     BlockRef,
     EnumType,
     GenericArg,
     OptionalType,
-    Pack,
     ScalarType,
     StructType,
     TensorType,
@@ -152,6 +152,8 @@ def arguments_text(arguments: tuple[GenericArg, ...]) -> str:
 def argument_text(argument: GenericArg) -> str:
     if isinstance(argument, tuple):
         return f"[{', '.join(map(str, argument))}]"
+    if isinstance(argument, str) and argument not in DTYPES:
+        return f"'{argument}"  # a dtype generic: only the quote tells it from a dimension
     return str(argument)
 
 
@@ -439,17 +441,3 @@ def attribute_text(value: object) -> str:
     if isinstance(value, (int, float)):
         return repr(value)
     raise AssertionError(f"no text for the attribute {value!r}")
-
-
-__all__ = [
-    "block_text",
-    "bound_text",
-    "callees",
-    "function_text",
-    "instance_text",
-    "program_text",
-    "reachable",
-    "type_text",
-]
-
-_ = Pack  # shapes print their packs through `str`

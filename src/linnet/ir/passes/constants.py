@@ -16,10 +16,13 @@ from linnet.ir.effects import walk_ops
 from linnet.ir.passes.tools import Defs, definitions, inputs, regions
 from linnet.ir.print import instance_text
 from linnet.ir.program import (
+    At,
     Call,
     Const,
     DimValue,
     Function,
+    GDim,
+    GReduce,
     Grid,
     Intrinsic,
     Loop,
@@ -28,14 +31,11 @@ from linnet.ir.program import (
     MakeTuple,
     Op,
     Range,
-    At,
     ReadMember,
     Region,
     Slice,
     StateWrite,
     Value,
-    GDim,
-    GReduce,
     walk_expr,
 )
 from linnet.ir.types import ScalarType, TensorType, Type, count, shape_of

@@ -1,12 +1,14 @@
-"""Removal of what is unused. Identity: a pure operation without uses has no effect. Class: exact."""
+"""Removal of what is unused.
+
+Identity: a pure operation without uses has no effect. Class: exact.
+"""
 
 from __future__ import annotations
 
 from linnet.ir.bound import Bound, Instance
-from linnet.ir.effects import pure
+from linnet.ir.effects import pure, walk_ops
 from linnet.ir.passes.tools import use_counts
 from linnet.ir.print import callees, reachable
-from linnet.ir.effects import walk_ops
 from linnet.ir.program import Region
 
 

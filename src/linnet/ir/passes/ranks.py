@@ -60,7 +60,12 @@ class _Ranks:
         self.bound = bound
         self.facts = Facts(instance.source.where)
         self.defs: Defs = definitions(instance.body)
-        self.home: dict[Op, Region] = {}
+        self.home: dict[Op, Region] = {
+            op: region
+            for region in regions(instance.body)
+            for op in region.ops
+            if isinstance(op, Intrinsic)
+        }
         self.tops: dict[tuple[Op, Dim], Intrinsic] = {}
         self.swap = Replacer()
 
