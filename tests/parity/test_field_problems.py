@@ -118,7 +118,7 @@ def test_the_head_is_not_the_embedding(package, checkpoint, load):
 
 
 def test_vision_tensors_are_ignored_and_counted(package, checkpoint, tmp_path):
-    from linnet.weights import open_checkpoint
+    from linnet.weights.checkpoint import open_checkpoint
 
     reference = checkpoint("vision")
     names = set(open_checkpoint(reference.folder).tensors)
