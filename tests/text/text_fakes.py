@@ -67,7 +67,7 @@ def smollm2_metadata() -> dict[str, Any]:
     from linnet.weights.gguf import GgufFile
 
     file = GgufFile(smollm2_gguf())
-    return {key: file.metadata(key) for key in file.keys()}
+    return {key: file.metadata(key) for key in file.keys()}  # noqa: SIM118
 
 
 @cache
