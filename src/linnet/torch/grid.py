@@ -107,9 +107,11 @@ class GridWalk:
         for key in self.outputs:
             start, stop = self.window[key]
             volume *= stop - start
+        if volume <= LIMIT or not self.outputs:
+            return self.whole()
         widest = max(self.outputs, key=lambda k: self.window[k][1] - self.window[k][0])
         start, stop = self.window[widest]
-        if volume <= LIMIT or stop - start == 1:
+        if stop - start == 1:
             return self.whole()
         # Pieces of the widest axis; a piece still too large is split again.
         step = max(1, (stop - start) * LIMIT // volume)
