@@ -6,9 +6,9 @@ needed after a write of that state; around a value written that overlaps the sta
 an argument that aliases what the callee writes; and around an entry's results that alias a state
 or a hoisted constant. Identity: a copy is its operand. Class: exact.
 
-What may share memory: views, tuples, optionals, branches, loops, and calls, whose results may
-share with their arguments and with the states they read. Arithmetic, grids, `concat` and `fill`
-make new memory.
+What may share memory: views, tuples, optionals, branches, loops, and calls as their bodies do
+(a kernel may return a view of an operand only where the op's body returns the operand or a
+view of it). Arithmetic, casts, grids, `concat` and `fill` make new memory.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from linnet.ir.passes.tools import regions
 from linnet.ir.program import (
     Binary,
     Call,
+    Cast,
     Concat,
     Cumsum,
     Fill,
     Grid,
     Intrinsic,
     Iota,
+    MakeTuple,
     Op,
     ReadMember,
     Region,
@@ -65,12 +67,25 @@ class _Protector:
         self.trace(body)
         if self.instance.source.kind == "entry":
             for position, result in enumerate(body.results):
-                if any(not isinstance(a, tuple) for a in self.shares.get(result, ())):
-                    body.results[position] = self.copied(result, body.ops, len(body.ops))
+                body.results[position] = self.own(result)
         result_shares: frozenset[object] = frozenset().union(
             *(self.shares.get(r, frozenset()) for r in body.results)
         )
         self.summary[self.instance.id] = result_shares
+
+    def own(self, result: Value) -> Value:
+        """An entry's result in memory of its own, item by item where it is a tuple."""
+        body = self.instance.body
+        if all(isinstance(a, tuple) for a in self.shares.get(result, ())):
+            return result
+        for op in body.ops:
+            if isinstance(op, MakeTuple) and op.result is result:
+                items = [self.own(item) for item in op.items]
+                made = Value(result.type, result.name)
+                body.ops.append(MakeTuple([made], op.span, items))
+                self.shares[made] = frozenset()
+                return made
+        return self.copied(result, body.ops, len(body.ops))
 
     # --- what shares with what -------------------------------------------------------
 
@@ -105,10 +120,10 @@ class _Protector:
                         atoms.add(atom)
                     else:
                         atoms.add(f"{prefix}{atom}")
-                if self.bound.functions[callee].source.kind == "op":
-                    atoms |= self.of(args)  # a kernel may return a view where the body does not
                 return frozenset(atoms)
         if isinstance(op, _FRESH):
+            return frozenset()
+        if isinstance(op, Cast) and op.x.type != op.result.type:
             return frozenset()
         inner = [self.of(region.results) for region in op.regions()]
         return self.of(op.operands()).union(*inner)
@@ -118,11 +133,10 @@ class _Protector:
     def region(self, region: Region, after: set[Value]) -> None:
         """`after` are the values still needed once the region has run."""
         live = set(region.results) | after
-        for position in range(len(region.ops) - 1, -1, -1):
-            op = region.ops[position]
+        for op in reversed(list(region.ops)):
             writes = self.writes(op)
             if writes:
-                self.guard(op, writes, live, region, position)
+                self.guard(op, writes, live, region)
             live -= set(op.results)
             live |= _reads(op)
             for inner in op.regions():
@@ -132,9 +146,7 @@ class _Protector:
         inner = [region_effects(r, self.bound.functions)[1] for r in op.regions()]
         return frozenset(op_effects(op, self.bound.functions)[1].union(*inner))
 
-    def guard(
-        self, op: Op, writes: frozenset[object], live: set[Value], region: Region, position: int
-    ) -> None:
+    def guard(self, op: Op, writes: frozenset[object], live: set[Value], region: Region) -> None:
         results = set(op.results)
         for value in sorted(live - results, key=lambda v: v.id):
             if self.shares.get(value, frozenset()) & writes and not _is_copy(value, region):
@@ -143,7 +155,7 @@ class _Protector:
             case StateWrite(name=name, value=value):
                 # A plain reread of the state may be written to itself; a view of it may overlap.
                 if name in self.shares.get(value, frozenset()):
-                    op.value = self.copied(value, region.ops, position)
+                    op.value = self.copied(value, region.ops, region.ops.index(op))
             case Call() | Intrinsic():
                 changed = {
                     arg: self.copied(arg, region.ops, region.ops.index(op))
