@@ -115,7 +115,7 @@ def test_interrupts() -> None:
 
         return asked
 
-    text, done, model = run("x", GREEDY.change(chunk=1), prompt="a b c", interrupted=after(1))
+    text, done, _model = run("x", GREEDY.change(chunk=1), prompt="a b c", interrupted=after(1))
     assert (done.reason, text, done.position) == ("interrupted", "", 1)
     text, done, _model = run("one two three four", interrupted=after(3))
     assert (done.reason, text) == ("interrupted", "one two three")

@@ -38,8 +38,10 @@ def test_files_beside_the_weights_come_first(tmp_path: Path) -> None:
     (here / "generation_config.json").write_text(json.dumps({"eos_token_id": [5, 6]}))
     card = folder_with_tokenizer(tmp_path / "card")
     shard = here / "model-00001-of-00002.safetensors"
+    other = here / "model-00002-of-00002.safetensors"
     shard.touch()
-    for place in (here, shard, [shard, here / "model-00002-of-00002.safetensors"]):
+    other.touch()
+    for place in (here, shard, [shard, other]):
         text = open_text(place, card, smollm2_gguf())
         assert text.source == str(here)
         assert text.settings.stop_tokens == {0, 5, 6}
@@ -63,6 +65,8 @@ def test_nothing_found(tmp_path: Path) -> None:
         open_text(tmp_path)
     with pytest.raises(TextError, match="nowhere"):
         open_text(None)
+    with pytest.raises(TextError, match=r"missing: no such file or folder"):
+        open_text(tmp_path / "missing")
     text = open_text(folder_with_tokenizer(tmp_path))
     with pytest.raises(TextError, match="no chat template"):
         text.chat(MESSAGES)

@@ -118,17 +118,14 @@ def settings_of(args: argparse.Namespace, text: TextModel | None) -> Settings:
 
 
 def _weights(args: argparse.Namespace, target: Target) -> tuple[Any, bool]:
-    """The weights to load, and whether they are random; then the card's only help find text."""
+    """The weights to load, or None, and whether they are to be random."""
     from linnet.nest.zoo import find_weights
 
     given = args.weights or []
     if "random" in given:
         if len(given) > 1:
             raise UsageError("--weights random stands alone")
-        try:
-            return (find_weights(target.card) if target.card else None), True
-        except WeightsError:
-            return None, True
+        return None, True
     if given:
         return (given[0] if len(given) == 1 else given), False
     if target.card is None:
@@ -137,12 +134,19 @@ def _weights(args: argparse.Namespace, target: Target) -> tuple[Any, bool]:
 
 
 def _text(args: argparse.Namespace, target: Target, weights: Any) -> TextModel:
+    from linnet.nest.zoo import find_weights
     from linnet.text.open import open_text
 
     if args.tokenizer is not None:
         return open_text(args.tokenizer)
-    folder = target.path if target.path.is_dir() else target.path.parent
-    return open_text(weights, folder)
+    places = [weights, target.path if target.path.is_dir() else target.path.parent]
+    if args.weights and target.card is not None:
+        # Weights given without a tokenizer: the one of the card's own weights serves.
+        try:
+            places.append(find_weights(target.card))
+        except WeightsError:
+            pass
+    return open_text(*places)
 
 
 def _generics(args: argparse.Namespace, target: Target) -> tuple[Generics, Context | None]:

@@ -62,6 +62,8 @@ def _places(places: tuple[Any, ...]) -> tuple[list[Path], list[Path]]:
             if item is None:
                 continue
             path = Path(item)
+            if not path.exists():
+                raise TextError(f"{path}: no such file or folder")
             if path.suffix == ".gguf":
                 ggufs.append(path)
             folder = path if path.is_dir() else path.parent
