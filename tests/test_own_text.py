@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from conftest import ROOT
-
 RUN = 5
 
 
@@ -25,15 +23,16 @@ def runs(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
         yield window[0][0], tuple(text for _, text in window)
 
 
-def test_no_five_lines_are_the_founding_packages(founding_package):
+def test_no_five_lines_are_the_founding_packages(founding_package, models):
+    root = models.parent
     theirs = {
         run: path.name for path in founding_package.rglob("*.linnet") for _, run in runs(path)
     }
     assert theirs
     found = [
-        f"{path.relative_to(ROOT)}:{number} stands in {theirs[run]}"
+        f"{path.relative_to(root)}:{number} stands in {theirs[run]}"
         for folder in ("src", "models", "tests", "docs")
-        for path in (ROOT / folder).rglob("*.linnet")
+        for path in (root / folder).rglob("*.linnet")
         for number, run in runs(path)
         if run in theirs
     ]
