@@ -18,6 +18,7 @@ from linnet.dims.dim import (
     DimTooLarge,
     Monomial,
     Term,
+    atom_bounds,
     combine,
     degree,
     interval,
@@ -59,7 +60,9 @@ class Context:
         equalities: Iterable[tuple[Dim, int]],
         inequalities: Iterable[Dim],
         steps: int = MAX_STEPS,
+        products: bool = True,
     ):
+        self.products = products  # whether products may be rewritten
         self.limit = steps
         self.steps = PREPARATION * steps
         self.contradiction = False
@@ -69,6 +72,7 @@ class Context:
         self.definitions: dict[str, Dim] = {}  # fresh name -> user's names
         self.unsolved: list[Equation] = []
         self.bounds: dict[Atom, Bounds] = {}
+        self._implied: dict[Atom, Bounds] = {}  # of compound atoms, from their arguments
         self._nesting = 0
         self._memo: dict[Dim, Dim] = {}
         self._source = sorted(set(inequalities), key=lambda d: d.key)
@@ -79,6 +83,10 @@ class Context:
         self._memo.clear()
         for equation in self.unsolved:
             dim = self.normal(equation.dim)
+            self.inequalities += [dim, -dim]
+        for monomial, value in self.monomials.items():
+            # Rewriting hides the product; its factors are still bounded by it.
+            dim = make({monomial: 1}) - value
             self.inequalities += [dim, -dim]
         self._derive_bounds()
         self._memo.clear()
@@ -95,7 +103,16 @@ class Context:
             raise Exhausted
 
     def bounds_of(self, atom: Atom) -> Bounds:
-        return self.bounds.get(atom) or (atom.low, atom.high)
+        found = self.bounds.get(atom)
+        if found is None:
+            found = (atom.low, atom.high)
+            if atom.kind != "name" and atom.low is None:
+                implied = self._implied.get(atom)
+                if implied is None:
+                    args = [interval(arg, self.bounds_of) for arg in atom.args]
+                    implied = self._implied[atom] = atom_bounds(atom.kind, args)
+                return implied
+        return found
 
     def nonnegative(self, dim: Dim) -> bool:
         """A quick test of `dim >= 0`: bounds, then one assumption at a time."""
@@ -137,6 +154,7 @@ class Context:
     def _derive_bounds(self) -> None:
         """Bounds of single atoms, from inequalities with all but one term bounded."""
         self.bounds = {}
+        self._implied.clear()
         for _ in range(4):
             changed = False
             for dim in self.inequalities:
@@ -174,7 +192,11 @@ class Context:
         better_high = high is not None and (most is None or high < most)
         if not better_low and not better_high:
             return False
-        self.bounds[atom] = (low if better_low else least, high if better_high else most)
+        least, most = low if better_low else least, high if better_high else most
+        self.bounds[atom] = (least, most)
+        self._implied.clear()
+        if least is not None and most is not None and least > most:
+            self.contradiction = True
         return True
 
     # -- rewriting ------------------------------------------------------------------------
@@ -256,6 +278,13 @@ class Context:
         low, _ = self.bounds_of(atom)
         if low is not None:
             self._source.append(value - low)
+        if atom.kind == "floor" and self.positive(atom.args[1]):
+            p, q = atom.args
+            rest = p - q * value
+            self._source += [rest, q - 1 - rest]
+        elif atom.kind in ("min", "max"):
+            sign = 1 if atom.kind == "min" else -1
+            self._source += [sign * (arg - value) for arg in atom.args]
         self.atoms[atom] = value
 
     def _revise(self) -> list[Equation]:
@@ -384,7 +413,7 @@ class Context:
     def _by_monomial(self, equation: Equation) -> bool:
         """Rewrite the first product, where it has coefficient 1 or -1."""
         monomial, c = equation.dim.terms[0]
-        if abs(c) != 1 or degree(monomial) < 2:
+        if not self.products or abs(c) != 1 or degree(monomial) < 2:
             return False
         value = combine([(-c, equation.dim), (1, make({monomial: 1}))])
         if any(quotient(m, monomial) is not None for m, _ in _all_terms(value)):

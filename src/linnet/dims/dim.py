@@ -80,7 +80,7 @@ class Atom:
             raise DimTooLarge("the dimension nests too deeply")
         self.key = (1, f"{kind}({','.join(arg.key for arg in args)})")
         self.names = frozenset().union(*(arg.names() for arg in args))
-        self.low, self.high = _atom_bounds(kind, [(arg.low, arg.high) for arg in args])
+        self.low, self.high = atom_bounds(kind, [(arg.low, arg.high) for arg in args])
 
     def __hash__(self) -> int:
         return self._hash
@@ -486,12 +486,13 @@ def monomial_interval(monomial: Monomial, bounds: Callable[[Atom], Bounds]) -> B
     return low, high
 
 
-def _atom_bounds(kind: str, args: list[Bounds]) -> Bounds:
+def atom_bounds(kind: str, args: list[Bounds]) -> Bounds:
+    """Bounds of a compound atom from those of its arguments."""
     lows, highs = [low for low, _ in args], [high for _, high in args]
     if kind == "floor":
         (p_low, p_high), (q_low, q_high) = args
-        if q_low is None or q_low < 1:
-            return None, None
+        if q_low is None or q_low < 1 or (q_high is not None and q_high < q_low):
+            return None, None  # the last where assumptions exclude each other
         low: int | None
         high: int | None
         if p_low is None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from linnet.dims.dim import Dim
 from linnet.dims.text import parse_comparison
+
+Answer = Literal["proven", "refuted", "unknown"]
 
 NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
@@ -54,16 +57,35 @@ def compare(op: str, left: int, right: int) -> bool:
     return left > right if op == ">" else left >= right
 
 
-@dataclass(frozen=True, slots=True)
 class Proof:
-    """The answer to a goal.
+    """The answer to a goal: `answer` is "proven", "refuted" or "unknown".
 
-    `witness` are sizes that satisfy the assumptions and not the goal (a refuted goal has none
-    where the assumptions allow no small sizes). `missing` is a fact under which the goal has been
-    proven. `residual` is what is left of the goal after normalization, in the user's names.
+    `witness` gives the goal's names sizes at which the assumptions hold and the goal does not.
+    (Where the assumptions allow no small sizes, a goal can be refuted without one.) A refuted goal
+    may still be what the user means: `missing` is then the clause that is missing. `missing` and
+    `residual` are worked out when they are asked for.
     """
 
-    answer: Literal["proven", "refuted", "unknown"]
-    witness: dict[str, int] | None = None
-    missing: Fact | None = None
-    residual: str = ""
+    def __init__(
+        self,
+        answer: Answer,
+        witness: dict[str, int] | None = None,
+        missing: Callable[[], Fact | None] | None = None,
+        residual: Callable[[], str] | None = None,
+    ):
+        self.answer: Answer = answer
+        self.witness = witness
+        self._missing, self._residual = missing, residual
+
+    @cached_property
+    def missing(self) -> Fact | None:
+        """A fact under which the goal has been proven, consistent with the assumptions."""
+        return self._missing() if self._missing is not None else None
+
+    @cached_property
+    def residual(self) -> str:
+        """What is left of the goal after normalization, in the user's names."""
+        return self._residual() if self._residual is not None else ""
+
+    def __repr__(self) -> str:
+        return f"Proof({self.answer!r}, {self.witness}, {self.missing}, {self.residual!r})"

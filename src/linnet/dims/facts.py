@@ -21,6 +21,7 @@ class Facts:
         self.facts: tuple[Fact, ...] = tuple(dict.fromkeys(facts))
         self.steps = MAX_STEPS  # the budget of one question
         self._prover: Prover | None = None
+        self._views: list[Prover] = []
         self._unused: list[Fact] = []
         self._memo: dict[tuple[str, Dim], bool] = {}
         self._proofs: dict[Fact, Proof] = {}
@@ -48,11 +49,7 @@ class Facts:
             return False
         found = self._memo.get((kind, goal))
         if found is None:
-            try:
-                found = self._decide(kind, goal)
-            except DimTooLarge:
-                found = False
-            self._memo[kind, goal] = found
+            found = self._memo[kind, goal] = self._decide(kind, goal)
         return found
 
     def prove(self, fact: Fact) -> Proof:
@@ -81,7 +78,7 @@ class Facts:
     def unused(self) -> list[Fact]:
         """Assumptions that could not be turned into a rule or an inequality."""
         self._prepared()
-        return list(self._unused)
+        return [fact for fact in self.facts if fact in self._unused]
 
     def _prepared(self) -> Prover:
         if self._prover is not None:
@@ -117,22 +114,37 @@ class Facts:
                 else:
                     self._unused.append(self.facts[index])
             if signed:
-                prover = Prover(equalities, inequalities + signed, self.steps)
+                inequalities += signed
+                prover = Prover(equalities, inequalities, self.steps)
             self._unused += [
                 self.facts[equation.source] for equation in prover.unsolved if equation.source >= 0
             ]
         except DimTooLarge:
             self._unused = list(self.facts)
             prover = Prover((), (), self.steps)
+        self._views = [prover]
+        if prover.monomials:
+            # A rewritten product can hide a factor that the other view keeps.
+            try:
+                self._views.append(Prover(equalities, inequalities, self.steps, products=False))
+            except DimTooLarge:
+                pass
         self._prover = prover
         return prover
 
     def _decide(self, kind: str, goal: Dim) -> bool:
-        prover = self._prepared()
-        prover.begin()
-        if prover.contradiction:
+        if self._prepared().contradiction:
             return True
-        normal = prover.normal(goal)
+        for view in self._views:
+            view.begin()
+            try:
+                if self._follows(view, kind, view.normal(goal)):
+                    return True
+            except DimTooLarge:
+                continue
+        return False
+
+    def _follows(self, prover: Prover, kind: str, normal: Dim) -> bool:
         if kind == "==":
             if not normal.terms:
                 return True
@@ -165,6 +177,6 @@ class Facts:
         return Proof(
             "refuted" if refuted else "unknown",
             witness,
-            missing(self, fact),
-            residual(self, fact),
+            lambda: missing(self, fact),
+            lambda: residual(self, fact),
         )

@@ -40,11 +40,12 @@ class Prover(Context):
         equalities: Iterable[tuple[Dim, int]],
         inequalities: Iterable[Dim],
         steps: int = MAX_STEPS,
+        products: bool = True,
     ):
         self._signs: dict[Dim, bool] = {}
         self._open: set[Dim] = set()  # goals being proven, which divisors of theirs must not use
         self._ready = False
-        super().__init__(equalities, inequalities, steps)
+        super().__init__(equalities, inequalities, steps, products)
         self._ready = True
         if not self.contradiction and len(self.inequalities) <= MAX_ASSUMPTIONS:
             try:
@@ -162,6 +163,8 @@ class Prover(Context):
             if self.positive(q):
                 rest = p - q * of_atom(atom)
                 bounds += [rest, q - 1 - rest]
+                if self.nonnegative(p):
+                    bounds += [of_atom(atom), p - of_atom(atom)]
                 waiting += [a for a in (*p.atoms(), *q.atoms()) if a.kind == "floor"]
         return bounds
 

@@ -1,7 +1,7 @@
 """Random expressions and a brute-force oracle for the prover.
 
 An expression is a nested tuple, evaluated here by Python alone, so that no rule of the normal form
-is trusted. Sizes at which a divisor is not positive are left out: the checker proves divisors first.
+is trusted. Sizes at which a divisor is not positive are left out, as divisors are proven first.
 """
 
 from __future__ import annotations
