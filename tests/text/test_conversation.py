@@ -45,6 +45,39 @@ class Parrot(ScriptedModel):
         return token
 
 
+class Cell:
+    """A tensor, as far as a conversation knows tensors."""
+
+    def __init__(self, value: list[int]):
+        self.value = value
+
+    def clone(self) -> Cell:
+        return Cell(list(self.value))
+
+    def copy_(self, other: Cell) -> None:
+        self.value = list(other.value)
+
+
+class Recurrent(Parrot):
+    """Has caches that may be written again from any position, and a state that only goes on."""
+
+    def __init__(self, *texts: str):
+        super().__init__(*texts)
+        self.state = {"layers.0.recurrent": Cell([]), "layers.0.cache": Cell([])}
+        self.computed = 0
+
+    def _step(self, name: str, tokens: Any, pos: int) -> Any:
+        row = tokens[0].tolist()
+        self.computed += len(row)
+        cell = self.state["layers.0.recurrent"]
+        if pos == 0:
+            cell.value = []
+        self.held = self.held[:pos]  # what lies past it is never read
+        assert cell.value == self.held, "the recurrent state stands for other tokens"
+        cell.value = cell.value + row
+        return super()._step(name, tokens, pos)
+
+
 def talk(model: Any, template: str | None = None, **more: Any) -> Conversation:
     source = template or smollm2_metadata()["tokenizer.chat_template"]
     text = TextModel(smollm2_tokenizer(), ChatTemplate(source), SETTINGS, "SmolLM2")
@@ -84,6 +117,39 @@ def test_a_template_that_rewrites_turns_is_computed_anew() -> None:
     assert smollm2_tokenizer().decode(model.held, special=True).count("thoughts") == 1
 
 
+@pytest.mark.parametrize("recurrent", [("layers.0.recurrent",), ()])
+def test_dropped_thoughts_cost_no_more_than_the_answer(recurrent: tuple[str, ...]) -> None:
+    thoughts = "thinking about it " * 20
+    model: Any = Recurrent(f"{thoughts}|Hello", f"{thoughts}|Paris", f"{thoughts}|Bye")
+    if not recurrent:
+        model._step = lambda *step: ScriptedModel._step(model, *step)
+    c = talk(model, FORGETS, recurrent=recurrent)
+    t = smollm2_tokenizer()
+    for message in ("Hi " * 100, "And?", "Bye"):
+        before = len(c.messages)
+        _, done = ask(c, message)
+        assert t.decode(model.held[: done.prompt_tokens], special=True) == c.text.chat(
+            c.messages[:-1]
+        )
+        if before:
+            assert done.reused_tokens > 100
+            assert done.prompt_tokens - done.reused_tokens < 30
+    assert [m["content"] for m in c.messages if m["role"] == "user"][1:] == ["And?", "Bye"]
+
+
+def test_an_error_after_going_back_leaves_a_state_that_is_known() -> None:
+    model = Recurrent("a thought|Hello", "a thought|Paris", "x|y")
+    c = talk(model, FORGETS, recurrent=("layers.0.recurrent",), context=80)
+    ask(c, "Hi")
+    with pytest.raises(InputError, match="the context holds 80"):
+        ask(c, "long " * 200)
+    assert ask(c, "And?")[0] == "a thought|Paris"
+    calls = iter(range(100))
+    ask(c, "Stop", interrupted=lambda: next(calls) > 0)
+    model.turns[0] = [2]
+    ask(c, "Go on")
+
+
 def test_an_answer_cut_short_stays_in_the_conversation() -> None:
     model = Parrot("one two three four five", "ok")
     c = talk(model)
@@ -117,7 +183,7 @@ def test_an_error_leaves_the_conversation_as_it_was() -> None:
     c = talk(Broken("Hello"))
     with pytest.raises(BackendError):
         ask(c, "Hi")
-    assert c.messages == [] and c.tokens is not None and c._held == []
+    assert c.messages == [] and c._held == []
 
 
 def test_reset_keeps_the_system_message() -> None:

@@ -172,7 +172,8 @@ def test_a_chat(
     assert out == "Hello!\n" * 4
     assert "/reset" in err and "unknown command /unknown" in err and " kept)" in err
     starts = [pos for name, pos, _ in model.calls if name == "prefill"]
-    assert starts[0] == 0 and starts[1] > 0 and starts[2:] == [0, 0]
+    # The second turn goes on; another system message parts early; the last prompt is the same.
+    assert starts[0] == 0 and starts[1] > 20 > starts[2] and starts[3] > 10
     assert "system\nBe rude.<|im_end|>" in smollm2_tokenizer().decode(model.held, special=True)
 
 

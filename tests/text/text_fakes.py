@@ -16,8 +16,8 @@ VOCABULARY = 49152
 class ScriptedModel:
     """Has `prefill` and `decode` as a decoder loaded for one row.
 
-    After `n` positions the likeliest token is `script(tokens so far)`. A position that does not
-    follow the ones written fails the test.
+    After `n` positions the likeliest token is `script(tokens so far)`. A position past the
+    ones written fails the test.
     """
 
     def __init__(self, script: Callable[[list[int]], int], vocabulary: int = VOCABULARY):
@@ -37,7 +37,7 @@ class ScriptedModel:
     def _step(self, name: str, tokens: Any, pos: int) -> np.ndarray:
         rows = np.asarray(tokens)
         assert rows.ndim == 2 and rows.shape[0] == 1 and rows.dtype == np.int32
-        assert pos in (0, len(self.held)), (pos, len(self.held))
+        assert 0 <= pos <= len(self.held), (pos, len(self.held))
         self.held = [*self.held[:pos], *rows[0].tolist()]
         assert len(self.held) <= self.generics["MaxSeq"]
         self.calls.append((name, pos, rows.shape[1]))

@@ -32,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
         loaded.text,
         loaded.settings,
         loaded.context.length if loaded.context else None,
+        loaded.recurrent,
     )
     if args.system is not None:
         talker.messages.append({"role": "system", "content": args.system})

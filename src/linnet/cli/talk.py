@@ -72,6 +72,7 @@ class Loaded:
     text: TextModel
     settings: Settings
     context: Context | None
+    recurrent: frozenset[str]  # paths of states that do not grow with the context
 
 
 def load_model(args: argparse.Namespace) -> Loaded:
@@ -82,7 +83,7 @@ def load_model(args: argparse.Namespace) -> Loaded:
     weights, random = _weights(args, target)
     text = _text(args, target, weights)
     settings = settings_of(args, text)
-    generics, context = _generics(args, target)
+    generics, context, recurrent = _generics(args, target)
 
     import linnet
 
@@ -95,7 +96,7 @@ def load_model(args: argparse.Namespace) -> Loaded:
         numerics=args.numerics,
         quantize=args.quantize,
     )
-    return Loaded(model, text, settings, context)
+    return Loaded(model, text, settings, context, recurrent)
 
 
 def settings_of(args: argparse.Namespace, text: TextModel | None) -> Settings:
@@ -149,8 +150,10 @@ def _text(args: argparse.Namespace, target: Target, weights: Any) -> TextModel:
     return open_text(*places)
 
 
-def _generics(args: argparse.Namespace, target: Target) -> tuple[Generics, Context | None]:
-    """The generics to load with: one row, and a context that fits."""
+def _generics(
+    args: argparse.Namespace, target: Target
+) -> tuple[Generics, Context | None, frozenset[str]]:
+    """The generics to load with: one row, and a context that fits; and the recurrent states."""
     from linnet.ir.manifest import manifest, root_block
     from linnet.text.context import choose_context, state_bytes_of
     from linnet.weights.dtypes import bytes_of
@@ -161,19 +164,20 @@ def _generics(args: argparse.Namespace, target: Target) -> tuple[Generics, Conte
     generics = dict(target.generics)
     if "Batch" in names:
         generics["Batch"] = 1
+
+    def parameters(values: Generics) -> list[Any]:
+        return list(manifest(program, root, values))
+
     if "MaxSeq" not in names:
         if args.max_seq is not None:
             raise InputError("--max-seq: the model has no generic MaxSeq")
-        return generics, None
+        return generics, None, frozenset(p.path for p in parameters(generics) if p.kind == "state")
     bound = [item for item in args.bind if item.partition("=")[0].strip() == "MaxSeq"]
     wanted = args.max_seq
     if bound and wanted is None:
         wanted = int(generics["MaxSeq"])
     most = target.card.generics.get("MaxSeq") if target.card else None
     generics.setdefault("MaxSeq", 1)
-
-    def parameters(values: Generics) -> list[Any]:
-        return list(manifest(program, root, values))
 
     stored = sum(bytes_of(p.dtype, p.shape) for p in parameters(generics) if p.kind != "state")
     context = choose_context(
@@ -182,7 +186,13 @@ def _generics(args: argparse.Namespace, target: Target) -> tuple[Generics, Conte
         wanted=wanted,
         weights=stored,
     )
-    return {**generics, "MaxSeq": context.length}, context
+    generics["MaxSeq"] = context.length
+    # A state that holds one entry a position has another shape at another length.
+    shapes = {p.path: p.shape for p in parameters({**generics, "MaxSeq": context.length + 1})}
+    recurrent = frozenset(
+        p.path for p in parameters(generics) if p.kind == "state" and p.shape == shapes[p.path]
+    )
+    return generics, context, recurrent
 
 
 class Interrupt:

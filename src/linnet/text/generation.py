@@ -79,14 +79,16 @@ def generate(
     start: int = 0,
     context: int | None = None,
     interrupted: Callable[[], bool] = lambda: False,
+    mark: tuple[int, Callable[[], None]] | None = None,
 ) -> Iterator[Delta | Finished]:
     """Continues the tokens `ids`; yields `Delta`s as they come and one `Finished` at the end.
 
     The first `start` tokens of `ids` are in the model's state already, at positions `0 …`.
     `context` is the number of positions there are, by default the model's generic `MaxSeq`.
     `interrupted` is asked between chunks of the prompt and between tokens; the state is then as
-    if the answer had ended there. Without `settings` the answer is greedy and ends with the
-    tokenizer's end token.
+    if the answer had ended there. `mark` is a number of tokens and what to call when the state
+    holds just that many, in time to keep a copy of it. Without `settings` the answer is greedy
+    and ends with the tokenizer's end token.
 
     Raises `InputError` for an empty prompt and for one longer than the context, before anything
     is written.
@@ -97,7 +99,7 @@ def generate(
     ids = [int(i) for i in ids]
     limit = _limit(model) if context is None else context
     _check_prompt(model, ids, start, limit)
-    return _run(model, tokenizer, ids, settings, start, limit, interrupted)
+    return _run(model, tokenizer, ids, settings, start, limit, interrupted, mark)
 
 
 def _run(
@@ -108,6 +110,7 @@ def _run(
     start: int,
     limit: int | None,
     interrupted: Callable[[], bool],
+    mark: tuple[int, Callable[[], None]] | None,
 ) -> Iterator[Delta | Finished]:
     state = SamplingState.start(settings.sampling, ids)
     text = _Text(tokenizer, settings)
@@ -122,9 +125,14 @@ def _run(
         if interrupted():
             reason = "interrupted"
             break
-        part = ids[position : position + settings.chunk]
+        end = position + settings.chunk
+        if mark is not None and position < mark[0] < end:
+            end = mark[0]
+        part = ids[position:end]
         logits = _row(model.prefill(np.array([part], dtype=np.int32), pos=position))
         position += len(part)
+        if mark is not None and position == mark[0]:
+            mark[1]()
     prompt_seconds = clock() - began
 
     while reason is None and logits is not None:
