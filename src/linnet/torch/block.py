@@ -43,12 +43,12 @@ def build(bound: Bound) -> tuple[Block, list[tuple[str, str, Block]]]:
         for member in bound.kinds[kind_id].members:
             name = attribute(member.name)
             below = f"{path}.{member.name}" if path else member.name
-            if member.kind != "sub" or member.sub is None or not member.present:
+            if member.kind != "sub" or not member.present:
                 setattr(block, name, None)
             elif member.length is None:
-                setattr(block, name, one(member.sub, below))
+                setattr(block, name, one(member.element(0), below))
             else:
-                subs = [one(member.sub, f"{below}.{i}") for i in range(member.length)]
+                subs = [one(member.element(i), f"{below}.{i}") for i in range(member.length)]
                 setattr(block, name, subs)
         return block
 

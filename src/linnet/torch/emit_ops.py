@@ -471,11 +471,13 @@ def argument(f: FunctionEmitter, value: ir.Value) -> str:
 
 
 def mask_offset(f: FunctionEmitter, op: ir.Intrinsic) -> str:
-    if op.args:
-        return f.ref(op.args[0])
+    """`k <= q + at + offset`: the two added up."""
     offset = op.attrs["offset"]
     assert isinstance(offset, Dim)
-    return f.dim(offset)
+    if not op.args:
+        return f.dim(offset)
+    at = f.ref(op.args[0])
+    return at if offset.constant == 0 else f"{at} + {f.dim(offset)}"
 
 
 def materialize(f: FunctionEmitter, value: ir.Value) -> str:

@@ -1,0 +1,195 @@
+"""`linnet.load`: from a name, folder or file, through checking and binding, to a Model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+import linnet
+from linnet.errors import BackendError, InputError, WeightsError
+from linnet.ir.manifest import Parameter, manifest, root_block
+from linnet.ir.specialize import specialize
+from linnet.torch import dtypes
+from linnet.torch.module import NUMERICS, Model
+from linnet.torch.random import RandomWeights
+
+if TYPE_CHECKING:
+    from linnet.ir.program import Program
+    from linnet.nest.card import Card
+    from linnet.weights.checkpoint import Checkpoint
+    from linnet.weights.plan import Entry, Plan
+
+StrPath = str | PathLike[str]
+
+
+def load(
+    model: StrPath,
+    *,
+    root: str | None = None,
+    weights: StrPath | Sequence[StrPath] | None = None,
+    bindings: StrPath | Mapping[str, str] | None = None,
+    generics: Mapping[str, int | str | Sequence[int]] | None = None,
+    device: str | torch.device = "cpu",
+    numerics: str = "fast",
+    quantize: str | None = None,
+    cast: bool = False,
+    trainable: bool = False,
+    seed: int = 0,
+) -> Model:
+    """Check a model, bind it to its generics and weights, and make its entries callable.
+
+    `model` is a zoo name, a folder with a card or a package, or a `.linnet` file. `weights`
+    is a folder, a file, a list of files, or "random" (with `seed`); default: what the card
+    names. `bindings` maps parameter paths to tensor names; default: the card's, else the
+    paths themselves. `generics` override the card's. `numerics` is "exact", "equivalent" or
+    "fast". `cast` allows weights to be narrowed. With `trainable` every entry is
+    differentiable and states are replaced, never written in place.
+
+    Raises PackageError, CardError, CheckError, BindError, WeightsError or BackendError.
+    """
+    if numerics not in NUMERICS:
+        raise InputError(f"numerics: expected one of {', '.join(NUMERICS)}, found {numerics!r}")
+    if quantize is not None:
+        raise BackendError("quantize: this version loads weights as they are stored, or cast")
+    place = _device(device)
+    path, card, program = _open(model)
+    block = root_block(program, root or (card.root if card else None))
+    bound_generics: dict[str, Any] = dict(card.generics) if card else {}
+    bound_generics.update(generics or {})
+    listed = manifest(program, block, bound_generics) if block else []
+    source = _Source(path, card, listed, weights, bindings, cast, seed, place, trainable)
+    present = source.present
+    bound = specialize(program, block, bound_generics, present)
+    there = manifest(program, block, bound_generics, present) if block else []
+    made = Model(
+        bound, there, device=place, numerics=numerics, trainable=trainable,
+        name=card.name if card else path.stem,
+    )  # fmt: skip
+    made.present = present
+    source.fill(made, there)
+    return made
+
+
+def _device(device: str | torch.device) -> torch.device:
+    try:
+        place = torch.device(device)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError) as error:
+        raise BackendError(f"device {device!r}: {str(error).splitlines()[0]}") from error
+    if place.type == "cuda" and place.index is None:
+        place = torch.device("cuda", torch.cuda.current_device())
+    return place
+
+
+def _open(model: StrPath) -> tuple[Path, Card | None, Program]:
+    from linnet.nest.card import has_card, read_card
+    from linnet.nest.zoo import find_model
+
+    path = find_model(model if isinstance(model, str) else Path(model))
+    card = read_card(path) if path.is_dir() and has_card(path) else None
+    return path, card, linnet.check(path)
+
+
+class _Source:
+    """Where parameters come from: a checkpoint through its plan, random numbers, or nothing."""
+
+    def __init__(
+        self, path: Path, card: Card | None, listed: list[Parameter], weights: Any, bindings: Any,
+        cast: bool, seed: int, device: torch.device, trainable: bool,
+    ):  # fmt: skip
+        self.device, self.trainable = device, trainable
+        self.checkpoint: Checkpoint | None = None
+        self.plan: Plan | None = None
+        self.random: RandomWeights | None = None
+        self.present: frozenset[str] = frozenset()
+        held = [p for p in listed if p.kind != "state"]
+        if isinstance(weights, str) and weights == "random":
+            self.random = RandomWeights(seed, device)
+            return
+        if not held:
+            return
+        from linnet.weights.bindings import read_bindings
+        from linnet.weights.checkpoint import open_checkpoint
+        from linnet.weights.plan import plan
+
+        if weights is None:
+            weights = _weights_of(path, card)
+        if bindings is None and card is not None:
+            bindings = card.weights.bindings
+        names = read_bindings(bindings)
+        self.checkpoint = open_checkpoint(weights)
+        self.plan = plan(listed, self.checkpoint, names, cast)
+        self.present = self.plan.present
+
+    def fill(self, model: Model, listed: list[Parameter]) -> None:
+        if self.random is not None:
+            for parameter in listed:
+                if parameter.kind != "state":
+                    model.set_parameter(parameter.path, self.random.make(parameter))
+            return
+        if self.plan is None or self.checkpoint is None:
+            return
+        for entry in self.plan.entries:
+            tensor = self.tensor(entry)
+            for path in entry.paths:
+                model.set_parameter(path, tensor)
+                model.tensor_names[path] = entry.tensor
+        model.unused_tensors = self.plan.unused
+        self.checkpoint.close()
+
+    def tensor(self, entry: Entry) -> Tensor:
+        """One tensor of the checkpoint: the mapped file itself where the dtype is the same."""
+        assert self.checkpoint is not None
+        dtype = dtypes.STORAGE[entry.dtype]
+        raw = self.checkpoint.read(entry.tensor, entry.dtype)
+        if len(raw) == 0:
+            return torch.empty(entry.shape, dtype=dtype, device=self.device)
+        tensor = torch.frombuffer(raw, dtype=dtype).view(entry.shape)
+        return tensor.to(self.device) if self.device.type != "cpu" else tensor
+
+
+def _weights_of(path: Path, card: Card | None) -> Any:
+    if card is None:
+        raise WeightsError(
+            f"{path}: no weights given, and there is no card that names any: pass weights= a "
+            'folder or file, or weights="random"'
+        )
+    from linnet.nest.zoo import find_weights
+
+    return find_weights(card)
+
+
+def save_model(model: Model, folder: StrPath, shard_bytes: int = 5_000_000_000) -> list[Path]:
+    """Safetensors under the checkpoint's names, a tied tensor once; atomic, in shards."""
+    from linnet.weights.safetensors import save
+
+    def items() -> Iterator[tuple[str, str, tuple[int, ...], Any]]:
+        seen: dict[int, str] = {}
+        for path, (block, name, member) in model._params.items():
+            held: Tensor = getattr(block, name)
+            tensor_name = model.tensor_names.get(path, path)
+            if seen.get(id(held)) == tensor_name:
+                continue
+            seen[id(held)] = tensor_name
+            dtype = member.type.dtype
+            yield tensor_name, dtype, tuple(held.shape), _raw(held, dtype)
+
+    return save(folder, items(), shard_bytes=shard_bytes)
+
+
+def _raw(held: Tensor, dtype: str) -> Any:
+    def read() -> Any:
+        tensor = dtypes.from_carrier(held.detach(), dtype).cpu().contiguous()
+        if tensor.numel() == 0:
+            return b""
+        return memoryview(tensor.view(torch.uint8).reshape(-1).numpy())
+
+    return read
+
+
+
