@@ -50,18 +50,9 @@ def check(path: str | PathLike[str]) -> Program:
     Raises CheckError, whose `diagnostics` has every finding and whose text shows the errors
     with their source lines, and PackageError for a path that holds no package.
     """
-    from linnet.check import check_package
-    from linnet.package import open_package
+    from linnet.check.path import check_path
 
-    checked = check_package(open_package(path))
-    if checked.program is None:
-        from linnet.diagnostics.text import render_all
-
-        errors = [one for one in checked.diagnostics if one.severity == "error"]
-        count = f"{len(errors)} error{'' if len(errors) == 1 else 's'}"
-        text = f"{path}: {count}\n\n{render_all(errors)}".rstrip()
-        raise CheckError(text, checked.diagnostics)
-    return checked.program
+    return check_path(path)
 
 
 class _Package(ModuleType):

@@ -128,6 +128,15 @@ def test_the_ir(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "`forward`" in capsys.readouterr().err
 
 
+def test_code_and_kernels(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    sizes = ["--bind", "H=8", "N=2"]
+    assert main(["inspect", "--code", model, *sizes]) == 0
+    compile(capsys.readouterr().out, "generated", "exec")
+    assert main(["inspect", "--kernels", "--entry", "forward", model, *sizes]) == 0
+    assert "std.nn.linear::linear -> linear" in capsys.readouterr().out
+
+
 def test_a_program_with_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.linnet"
     path.write_text("module a\n\npub fn f(x: i32) -> i32 {\n    return y\n}\n")

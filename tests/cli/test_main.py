@@ -60,6 +60,11 @@ def test_an_unknown_command_suggests_a_near_one(capsys: pytest.CaptureFixture[st
     [
         (linnet.BindError("generic `S` is missing"), 1, "error: generic `S` is missing\n"),
         (FileNotFoundError(2, "No such file", "a.linnet"), 1, "error: a.linnet: No such file\n"),
+        (
+            ModuleNotFoundError("No module named 'torch'", name="torch"),
+            1,
+            "error: this needs the package torch: pip install 'linnet[torch]'\n",
+        ),
         (KeyboardInterrupt(), 130, "\n"),
         (RuntimeError("oops"), 1, "error: internal error: RuntimeError: oops\n"),
     ],

@@ -100,8 +100,11 @@ def show_torch(target: Target, view: str, entry: str | None, numerics: str) -> N
 
     bound = bind(target, entry, numerics)
     show = inspect.code if view == "code" else inspect.kernels
-    for name in [entry] if entry else bound.entries:
-        print(show(bound, name))
+    names = [entry] if entry else list(bound.entries)
+    texts = [show(bound, name, numerics).strip("\n") for name in names]
+    if len(names) > 1:
+        texts = [f"# --- {name} ---\n{text}" for name, text in zip(names, texts, strict=True)]
+    print("\n\n".join(texts))
 
 
 def bind(target: Target, entry: str | None, numerics: str) -> Bound:

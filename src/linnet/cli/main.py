@@ -21,6 +21,15 @@ COMMANDS: dict[str, str] = {
     "chat": "talk to a model in the terminal",
 }
 
+# Packages that a command may find missing, with the extra that installs each.
+EXTRAS = {
+    "torch": "torch",
+    "numpy": "torch",
+    "tokenizers": "text",
+    "jinja2": "text",
+    "gguf": "gguf",
+}
+
 USAGE = "usage: linnet COMMAND [ARGUMENT …]   (`linnet COMMAND --help` tells more)"
 
 
@@ -53,6 +62,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         if os.environ.get("LINNET_TRACEBACK"):
             raise
+        if isinstance(error, ModuleNotFoundError):
+            package = (error.name or "").partition(".")[0]
+            if package in EXTRAS:
+                extra = EXTRAS[package]
+                return _fail(f"this needs the package {package}: pip install 'linnet[{extra}]'")
         what = f"{type(error).__name__}: {error}".rstrip(": ")
         return _fail(
             f"internal error: {what}\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from linnet.cli.terminal import UsageError
-from linnet.errors import BindError, CheckError
+from linnet.errors import BindError
 
 if TYPE_CHECKING:
     from linnet.ir.program import Program
@@ -30,12 +30,9 @@ class Target:
 
     def program(self) -> Program:
         """The checked program. Raises CheckError."""
-        from linnet.check import check_package
+        from linnet.check.path import program_of
 
-        checked = check_package(self.package)
-        if checked.program is None:
-            raise CheckError(f"{self.path}: the program has errors", checked.diagnostics)
-        return checked.program
+        return program_of(self.package, str(self.path))
 
     def bindings(self) -> dict[str, str]:
         """The tensor of each parameter path, where a card says so."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-import linnet
+from linnet.check.path import check_path
 from linnet.errors import BackendError, InputError, WeightsError
 from linnet.ir.manifest import Parameter, manifest, root_block
 from linnet.ir.specialize import specialize
@@ -92,7 +92,7 @@ def _open(model: StrPath) -> tuple[Path, Card | None, Program]:
 
     path = find_model(model if isinstance(model, str) else Path(model))
     card = read_card(path) if path.is_dir() and has_card(path) else None
-    return path, card, linnet.check(path)
+    return path, card, check_path(path)
 
 
 class _Source:
