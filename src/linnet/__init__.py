@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from linnet.ir.program import Program
-    from linnet.torch import load
+    from linnet.torch.load import load
 
 
 def check(path: str | PathLike[str]) -> Program:
@@ -70,7 +70,7 @@ class _Package(ModuleType):
 
 def __getattr__(name: str) -> object:
     if name == "load":
-        from linnet.torch import load
+        from linnet.torch.load import load
 
         globals()["load"] = load
         return load
