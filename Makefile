@@ -28,7 +28,10 @@ fuzz: $(VENV)/.dev
 
 # Peers and ours in the same run. Every figure in docs/ comes from a script there.
 bench: $(VENV)/.dev
-	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in bench/*.py; do \
+		[ -e "$$script" ] || continue; \
+		echo "== $$script"; $(BIN)/python "$$script" || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache
