@@ -54,8 +54,10 @@ class Cell:
     def clone(self) -> Cell:
         return Cell(list(self.value))
 
-    def copy_(self, other: Cell) -> None:
-        self.value = list(other.value)
+
+class Cells(dict[str, Cell]):
+    def __setitem__(self, path: str, value: Cell) -> None:
+        self[path].value = list(value.value)
 
 
 class Recurrent(Parrot):
@@ -63,7 +65,7 @@ class Recurrent(Parrot):
 
     def __init__(self, *texts: str):
         super().__init__(*texts)
-        self.state = {"layers.0.recurrent": Cell([]), "layers.0.cache": Cell([])}
+        self.state = Cells({"layers.0.recurrent": Cell([]), "layers.0.cache": Cell([])})
         self.computed = 0
 
     def _step(self, name: str, tokens: Any, pos: int) -> Any:

@@ -97,7 +97,7 @@ class Conversation:
             elif self._snapshot is not None and self._snapshot.position <= common:
                 start = self._snapshot.position
                 for path, value in self._snapshot.states.items():
-                    self.model.state[path].copy_(value)
+                    self.model.state[path] = value  # copies into the model's own tensor
         if self._snapshot is not None and self._snapshot.position > start:
             self._snapshot = None
         # What lies past `start` is about to be overwritten, or lost with what was put back.
