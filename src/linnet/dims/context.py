@@ -29,6 +29,7 @@ from linnet.dims.dim import (
     rebuild,
     rebuild_atom,
 )
+from linnet.dims.fact import Fact
 
 MAX_RULES = 60
 MAX_PASSES = 12
@@ -46,10 +47,10 @@ class Exhausted(DimTooLarge):
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """`dim == 0`; `source` is the position of the fact it came from."""
+    """`dim == 0`; `source` is the fact it came from."""
 
     dim: Dim
-    source: int
+    source: Fact | None
     abstract: bool = True  # whether quotients in it may be given fresh names
     linked: bool = False  # a fresh name and its definition; not to be solved for the name
 
@@ -57,7 +58,7 @@ class Equation:
 class Context:
     def __init__(
         self,
-        equalities: Iterable[tuple[Dim, int]],
+        equalities: Iterable[tuple[Dim, Fact]],
         inequalities: Iterable[Dim],
         steps: int = MAX_STEPS,
         products: bool = True,
@@ -78,7 +79,7 @@ class Context:
         self._source = sorted(set(inequalities), key=lambda d: d.key)
         self.inequalities: list[Dim] = list(self._source)
         self._derive_bounds()
-        self._solve([Equation(dim, i) for dim, i in equalities])
+        self._solve([Equation(dim, fact) for dim, fact in equalities])
         self._sign_fresh_names()
         self._memo.clear()
         for equation in self.unsolved:
@@ -302,7 +303,7 @@ class Context:
             if left == of_atom(atom):
                 self.atoms[atom] = self.normal(value)
             elif left != value:
-                back.append(Equation(left - value, -1, False))
+                back.append(Equation(left - value, None, False))
         for monomial, value in list(self.monomials.items()):
             del self.monomials[monomial]
             self._memo.clear()
@@ -311,12 +312,12 @@ class Context:
             if left == left_dim:
                 self.monomials[monomial] = self.normal(value)
             elif left != value:
-                back.append(Equation(left - value, -1, False))
+                back.append(Equation(left - value, None, False))
         self._memo.clear()
         for atom, name in self.abstracted.items():
             left, right = self.normal(of_atom(atom)), self.normal(name)
             if left != right:
-                back.append(Equation(left - right, -1, False, True))
+                back.append(Equation(left - right, None, False, True))
         self.inequalities = sorted(
             {normal for dim in self._source if (normal := self.normal(dim)).terms},
             key=lambda d: d.key,
@@ -388,7 +389,7 @@ class Context:
         )
         if not solved:
             self.atoms, self._source = rules, source
-            if not self._by_monomial(Equation(abstracted, -1)):
+            if not self._by_monomial(Equation(abstracted, None)):
                 self.definitions = definitions
                 return False
         self.abstracted.update(fresh)

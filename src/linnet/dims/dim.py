@@ -47,6 +47,7 @@ class Atom:
         "_hash",
         "args",
         "depth",
+        "dim",
         "high",
         "key",
         "kind",
@@ -65,9 +66,11 @@ class Atom:
     size: int
     depth: int
     names: frozenset[str]
+    dim: Dim | None  # the atom as a dimension, once it has been asked for
 
     def __init__(self, kind: str, name: str, args: tuple[Dim, ...]):
         self.kind, self.name, self.args = kind, name, args
+        self.dim = None
         self._hash = hash((kind, name, args))
         if kind == "name":
             self.key = (0, name)
@@ -326,7 +329,9 @@ def as_dim(value: Dim | int) -> Dim:
 
 
 def of_atom(atom: Atom) -> Dim:
-    return Dim(((((atom, 1),), 1),))
+    if atom.dim is None:
+        atom.dim = Dim(((((atom, 1),), 1),))
+    return atom.dim
 
 
 def floor_atom(p: Dim, q: Dim) -> Dim:
@@ -394,13 +399,25 @@ def quotient(a: Monomial, b: Monomial) -> Monomial | None:
 
 def rebuild(dim: Dim, atom_of: Callable[[Atom], Dim]) -> Dim:
     """`dim` with every atom replaced by `atom_of(atom)`."""
+    values: dict[Atom, Dim] = {}
+    for atom in dim.atoms():
+        if atom not in values:
+            value = atom_of(atom)
+            if value is not atom.dim:
+                values[atom] = value
+    if not values:
+        return dim
     total: dict[Monomial, int] = {}
     for monomial, coefficient in dim.terms:
-        product = Dim.const(coefficient)
+        kept = tuple(item for item in monomial if item[0] not in values)
+        if len(kept) == len(monomial):
+            total[monomial] = total.get(monomial, 0) + coefficient
+            continue
+        product = Dim(((kept, coefficient),))
         for atom, power in monomial:
-            value = atom_of(atom)
-            for _ in range(power):
-                product = product * value
+            if atom in values:
+                for _ in range(power):
+                    product = product * values[atom]
         for inner, c in product.terms:
             total[inner] = total.get(inner, 0) + c
     return make(total)

@@ -24,6 +24,7 @@ from linnet.dims.dim import (
     rebuild,
 )
 from linnet.dims.elimination import contradictory
+from linnet.dims.fact import Fact
 
 MAX_ASSUMPTIONS = 48
 MAX_FLOORS = 12
@@ -37,7 +38,7 @@ class Prover(Context):
 
     def __init__(
         self,
-        equalities: Iterable[tuple[Dim, int]],
+        equalities: Iterable[tuple[Dim, Fact]],
         inequalities: Iterable[Dim],
         steps: int = MAX_STEPS,
         products: bool = True,
@@ -47,11 +48,16 @@ class Prover(Context):
         self._ready = False
         super().__init__(equalities, inequalities, steps, products)
         self._ready = True
+
+    def inconsistent(self) -> bool:
+        """Whether the assumptions are found to exclude each other."""
         if not self.contradiction and len(self.inequalities) <= MAX_ASSUMPTIONS:
+            self.begin()
             try:
                 self.contradiction = self._refute([], 0)
             except DimTooLarge:
                 pass  # not found out
+        return self.contradiction
 
     def positive(self, dim: Dim) -> bool:
         return self.at_least_zero(dim - 1) if self._ready else super().positive(dim)

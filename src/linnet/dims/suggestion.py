@@ -25,6 +25,8 @@ def residual(facts: Facts, goal: Fact) -> str:
 def missing(facts: Facts, goal: Fact) -> Fact | None:
     """The simplest fact found under which `goal` is proven, and with which the assumptions can
     still be satisfied."""
+    from linnet.dims.facts import Facts
+
     seen: set[Fact] = set()
     try:
         for candidate in _candidates(facts, goal):
@@ -33,8 +35,7 @@ def missing(facts: Facts, goal: Fact) -> Fact | None:
             seen.add(candidate)
             if len(seen) > MAX_CANDIDATES:
                 break
-            extended = facts.extend([candidate])
-            extended.steps = CANDIDATE_STEPS
+            extended = Facts((*facts.facts, candidate), steps=CANDIDATE_STEPS)
             if (
                 not extended.contradictory
                 and extended.holds(goal.op, goal.left, goal.right)

@@ -88,8 +88,8 @@ class _Writer:
         for atom in [a for a in dict.fromkeys(dim.atoms()) if a.kind == "floor"]:
             for p, q in _dividends(atom, dim):
                 taken = q * of_atom(atom)
-                if not taken.terms:
-                    continue
+                if not taken.terms or p // q != of_atom(atom):
+                    continue  # would not be read back as it was
                 lead, c = taken.terms[0]
                 k, odd = divmod(-dim.coefficient(lead), c)
                 if not k or odd:
@@ -111,7 +111,12 @@ class _Writer:
                 atom, power = monomial[0]
                 p, q = atom.args
                 inner = p + constant * q
-                if power == 1 and (q.constant or 0) > 0 and len(inner.terms) <= len(p.terms) + 1:
+                if (
+                    power == 1
+                    and (q.constant or 0) > 0
+                    and len(inner.terms) <= len(p.terms) + 1
+                    and inner // q == of_atom(atom) + constant
+                ):
                     rest = combine([(1, dim), (-1, of_atom(atom))]) - constant
                     return rest, [(1, *self.divided(inner, self.slash, q))]
         return dim, []

@@ -35,8 +35,7 @@ def satisfiable(facts: Facts, names: frozenset[str]) -> bool:
 
 def _models(facts: Facts, names: frozenset[str]) -> Iterator[dict[str, int]]:
     try:
-        prover = facts._prepared()
-        prover.begin()
+        prover = facts.theory.prover
         relevant, names = _related(facts.facts, names)
         values = {name: prover.normal(Dim.name(name)) for name in sorted(names)}
     except DimTooLarge:
