@@ -185,6 +185,7 @@ def _generics(
         most if isinstance(most, int) else None,
         wanted=wanted,
         weights=stored,
+        free=_free(args.device),
     )
     generics["MaxSeq"] = context.length
     # A state that holds one entry a position has another shape at another length.
@@ -193,6 +194,15 @@ def _generics(
         p.path for p in parameters(generics) if p.kind == "state" and p.shape == shapes[p.path]
     )
     return generics, context, recurrent
+
+
+def _free(device: str) -> int | None:
+    """Free memory of an accelerator; None for this machine's own, which is measured without."""
+    if device == "cpu":
+        return None
+    from linnet.torch.memory import free_memory
+
+    return free_memory(device)
 
 
 class Interrupt:
