@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from linnet.text.errors import TextError
+from linnet.text.errors import TextError, require
 from linnet.text.pieces import byte_alphabet
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class Built:
 
 def build(metadata: Metadata, where: str) -> Built:
     """Raises `TextError` naming the file, the key, what was found and what was expected."""
+    require("tokenizers")
     from tokenizers import AddedToken, Tokenizer, decoders, models
 
     model = metadata("tokenizer.ggml.model")

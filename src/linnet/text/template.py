@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from linnet.errors import InputError
-from linnet.text.errors import TextError
+from linnet.text.errors import TextError, require
 from linnet.text.tokenizer import read_object
 
 Message = Mapping[str, Any]
@@ -27,6 +27,7 @@ class ChatTemplate:
     """
 
     def __init__(self, source: str, names: Mapping[str, str] | None = None, where: str = ""):
+        require("jinja2")
         from linnet.text.sandbox import BoundedEnvironment
 
         self.source = source

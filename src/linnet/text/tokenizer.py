@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linnet.errors import InputError
-from linnet.text.errors import TextError
+from linnet.text.errors import TextError, require
 from linnet.text.gguf_tokenizer import Metadata, build
 from linnet.text.pieces import read_decoder
 
@@ -191,6 +191,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def _read_backend(path: Path) -> tokenizers.Tokenizer:
+    require("tokenizers")
     import tokenizers
 
     if not path.is_file():
