@@ -161,6 +161,11 @@ def _line(
     # The narrower of two marks lies on top, so that both stay visible.
     for start, end, mark in sorted(placed, key=lambda p: (p[0] - p[1], p[2].primary)):
         owner.update(dict.fromkeys(range(start, end), mark))
+    if not any(mark.primary for mark in owner.values()):
+        # Narrower ones together hid the primary.
+        for start, end, mark in placed:
+            if mark.primary:
+                owner.update(dict.fromkeys(range(start, end), mark))
     runs: list[list[int]] = []
     for at in sorted(owner):
         if runs and runs[-1][1] == at and owner[at - 1] is owner[at]:
