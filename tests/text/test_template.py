@@ -72,6 +72,7 @@ CONSTRUCTS = """
 {{ messages | map(attribute='role') | join(',') }} {{ ns.last }}
 {%- filter upper %}{{ messages | selectattr('role', 'equalto', 'user') | list | length }}
 {%- endfilter %}
+{{ '{:02d}|{a}|{}'.format(7, 8, a='x 2024') }}{{ 'in 2024: %s, 5 * 3 %%' % 'x' }}
 {%- set block %}{{ "%05.1f|%s" % (2.25, 'x') }}{{ 7 // 2 }}{{ 2 ** 5 }}{{ [1] + [2] }}{% endset %}
 {{ block }}{{ undefined_name }}{{ none }}{{ true }}{{ 'a-b'.replace('-', '+') }}{{ 'x' * 3 }}
 {% with a = [3, 1, 2] | sort %}{{ a | first }}{{ a | sum }}{{ a[-1] }}{% endwith %}
@@ -138,6 +139,10 @@ HOSTILE = {
     "width given": "{{ '%*d' % (1000000000, 1) }}",
     "filter width": "{{ '%1000000000d' | format(1) }}",
     "method format": "{{ '{:1000000000}'.format(1) }}",
+    "method format, nested": "{{ '{:{}}'.format(1, 10**9) }}",
+    "method format, many": "{{ ('{:999}' * 100000).format(*range(100000)) }}",
+    "method format_map": "{{ '{a:1000000000}'.format_map({'a': 1}) }}",
+    "precision": "{{ '%.1000000000f' % 1.5 }}",
     "bytes": "{{ (5).to_bytes(1000000000, 'big') }}",
     "indent": "{{ 'a\n' | indent(10**9) }}",
     "json indent": "{{ [1] | tojson(indent=10**9) }}",
@@ -179,6 +184,7 @@ def test_a_template_cannot_see_past_the_sandbox() -> None:
         "{{ messages[0].__class__ }}",
         "{{ ''|attr('__class__') }}",
         "{{ raise_exception.__globals__ }}",
+        "{{ '{0.__class__}'.format(1) }}",
     ):
         assert ChatTemplate(source).render(ONE) == ""
 

@@ -18,7 +18,7 @@ import jinja2
 from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.runtime import Context
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedFormatter
 from jinja2.utils import Namespace
 
 from linnet.text.budget import OverBudget, budget
@@ -31,7 +31,11 @@ _FILTERS = (
     *("select", "selectattr", "sort", "title", "trim", "truncate", "unique", "upper", "urlencode"),
 )
 _CHEAP = ("attr", "count", "d", "default", "first", "last", "length")
-_LONG_NUMBER = re.compile(r"\d{4,}|\*")
+# A width or precision of four digits or more, or taken from an argument.
+_WIDE_PERCENT = re.compile(r"%(\([^)]*\))?[#0\- +]*(\*|\d{4,}|\d*\.(\*|\d{4,}))")
+_WIDE_SPEC = re.compile(r"\d{4,}")
+# glibc's strftime knows widths too.
+_WIDE_DATE = re.compile(r"%[_\-0^#+]*[1-9]")
 _INTEGER_BITS = 4096
 _INDENT = 64
 
@@ -98,10 +102,18 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return super().is_safe_attribute(obj, attr, value)
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        # `str.format` takes widths, also from its arguments; no template needs it.
         if super().wrap_str_format(value) is None:
             return None
-        return _refused_format
+        text = str(value.__self__)
+
+        def bounded(*args: Any, **kwargs: Any) -> str:
+            b = budget()
+            fields = text.count("{")
+            size = sum(b.weigh(v) for v in (*args, *kwargs.values()))
+            b.length(len(text) + fields * (1000 + size))
+            return str(_checked(_Formatter(self).vformat(text, args, kwargs)))
+
+        return bounded if value.__name__ == "format" else None
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         b = budget()
@@ -141,7 +153,17 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 # Methods of `str` that take a size, or make a string of another type.
 _REFUSED_METHODS = frozenset(
     {"center", "ljust", "rjust", "zfill", "expandtabs", "translate", "maketrans", "encode"}
+    | {"format_map"}
 )
+
+
+class _Formatter(SandboxedFormatter):
+    """`str.format` that makes no text out of a width."""
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        if _WIDE_SPEC.search(format_spec):
+            raise OverBudget("a format asks for a width of 1000 or more")
+        return super().format_field(value, format_spec)
 
 
 def _rewrite(tree: nodes.Template) -> None:
@@ -182,9 +204,7 @@ def _filter(node: nodes.Node, name: str, *args: nodes.Expr) -> nodes.Filter:
 def _items(values: Iterable[Any], steps: int) -> Iterable[Any]:
     if isinstance(values, jinja2.Undefined):
         return values  # iterates as nothing, or raises its own error
-    counted = budget().items(values, steps)
-    # `loop.length` and `loop.last` need no list of their own: jinja2 makes one where asked.
-    return counted
+    return budget().items(values, steps)
 
 
 def _charge(steps: int) -> str:
@@ -328,16 +348,12 @@ def _join(values: Any, d: Any = "", attribute: Any = None) -> str:
 def _format(value: Any, *args: Any, **kwargs: Any) -> str:
     """`"%s" % x`, without widths that make text out of nothing."""
     text = _string(value)
-    if _LONG_NUMBER.search(text):
+    if _WIDE_PERCENT.search(text):
         raise OverBudget("a format asks for a width of 1000 or more")
     b = budget()
     b.length(len(text) + 1000 * text.count("%"))
     b.length(sum(b.weigh(v) for v in (*args, *kwargs.values())) * max(1, text.count("%(")))
     return str(_checked(text % (kwargs or args)))
-
-
-def _refused_format(*_: Any, **__: Any) -> str:
-    raise jinja2.exceptions.SecurityError("str.format is not allowed in a chat template")
 
 
 def _range(*args: int) -> range:
@@ -371,6 +387,6 @@ def _raise_exception(message: object) -> None:
 
 
 def _strftime_now(format: str) -> str:
-    if len(format) > 200 or re.search(r"%\D{0,3}\d", format):
+    if len(format) > 200 or _WIDE_DATE.search(format):
         raise OverBudget("strftime_now takes a format of at most 200 characters without widths")
     return datetime.now().strftime(format)
