@@ -150,8 +150,10 @@ def _extract(
         "constant", "constant", instance.source, None, tuple(f"d{n}" for n in range(len(dims))),
         [], result, region,
     )  # fmt: skip
-    key = _key(made, value.name)
-    if key not in bound.constants:
+    digest = _digest(made)
+    found = [key for key in bound.constants if key.endswith(f"_{digest}")]
+    key = found[0] if found else f"{(value.name or '').strip('_') or 'value'}_{digest}"
+    if not found:
         source = Function(key, "fn", None, (), (), [], result, region, span=defs[value].span)
         made.id = made.name = key
         made.source = source
@@ -159,8 +161,8 @@ def _extract(
     return key, tuple(Dim.name(name) for name in dims)
 
 
-def _key(made: Instance, name: str | None) -> str:
-    """A name and a digest of the text, in which no value has a name of its own."""
+def _digest(made: Instance) -> str:
+    """Of the text, in which no value has a name of its own."""
     names: dict[Value, str | None] = {}
     for op in walk_ops(made.body):
         for v in (*op.results, *(p for r in op.regions() for p in r.params)):
@@ -168,9 +170,7 @@ def _key(made: Instance, name: str | None) -> str:
     text = instance_text(made).split("\n", 1)[1]
     for v, old in names.items():
         v.name = old
-    return (
-        f"{(name or 'value').strip('_') or 'value'}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    )
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _dims_of(ops: list[Op], order: tuple[str, ...]) -> list[str]:

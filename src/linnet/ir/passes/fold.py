@@ -1,7 +1,7 @@
 """Folding: operations whose result is known, or is a value that is there already.
 
 Each case is an identity on its own; literals are computed as `numbers.py` states. Class: exact,
-but for `rsqrt` of a literal, which is rounded from f64 (a last place may differ).
+but for `rsqrt` of a literal, which is rounded from f64 (a last place may differ: equivalent).
 """
 
 from __future__ import annotations
@@ -43,17 +43,18 @@ from linnet.ir.program import (
 from linnet.ir.types import FLOATS, ScalarType, StructType, dtype_of, shape_of
 
 
-def fold(instance: Instance) -> Instance:
+def fold(instance: Instance, exact: bool = False) -> Instance:
     """In place."""
-    folder = _Folder(definitions(instance.body))
+    folder = _Folder(definitions(instance.body), exact)
     folder.region(instance.body)
     folder.swap.apply(instance.body)
     return instance
 
 
 class _Folder:
-    def __init__(self, defs: Defs):
+    def __init__(self, defs: Defs, exact: bool):
         self.defs = defs
+        self.exact = exact
         self.swap = Replacer()
 
     def region(self, region: Region) -> None:
@@ -130,6 +131,8 @@ class _Folder:
                 return self.cast(op, x)
             case Unary(op=name, x=x):
                 number = self.literal(x)
+                if name == "rsqrt" and self.exact:
+                    return None
                 if number is not None and isinstance(x.type, ScalarType):
                     return self.number(op, numbers.unary(name, number, dtype_of(x.type)))
             case Binary(op=name, a=a, b=b):

@@ -44,7 +44,7 @@ def optimize(
             check(name, instance, bound)
 
     def clean(instance: Instance) -> None:
-        run("fold", fold, instance)
+        run("fold", lambda f: fold(f, numerics == "exact"), instance)
         run("share", lambda f: share(f, bound), instance)
         run("dead", lambda f: remove_dead(f, bound), instance)
 
