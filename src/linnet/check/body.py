@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from linnet.check.declare import BlockDecl, FunctionDecl
 from linnet.check.dimensions import Scope
-from linnet.check.typing import ERROR
+from linnet.check.typing import ERROR, oversized
 from linnet.diagnostics.diagnostic import Label
 from linnet.dims import Dim, Facts
 from linnet.ir.program import Op, Region, Step, Value
@@ -90,7 +90,9 @@ class Body:
         self.facts: Facts = decl.facts or Facts()
         generics = {g.name: g for g in decl.block.generics} if decl.block else {}
         generics.update({g.name: g for g in decl.generics})
-        self.scope = Scope(checker, decl.module, generics, self.facts)
+        self.scope = Scope(
+            checker, decl.module, generics, self.facts, value_at=lambda name: self.value_at(name)
+        )
         self.frames: list[dict[str, Local]] = [{}]
         self.ops: list[list[Op]] = [[]]
         self.origin: dict[int, Span] = {}
@@ -102,6 +104,10 @@ class Body:
     def emit(self, op: Op) -> Value:
         self.ops[-1].append(op)
         value = op.results[0]
+        if (why := oversized(value.type)) is not None:
+            if op.span is not None:
+                self.report.error("E2101", op.span, f"this is {why}")
+            return self.poison()
         if op.span is not None:
             self.origin.setdefault(value.id, op.span)
         return value
@@ -124,6 +130,15 @@ class Body:
             if (local := frame.get(name)) is not None:
                 local.used = True
                 return local
+        return None
+
+    def value_at(self, name: str) -> Span | None:
+        """Where a local or a member of the own block was declared, if there is one."""
+        local = self.find(name)
+        if local is not None:
+            return local.span
+        if self.block is not None and (member := self.checker.members(self.block).get(name)):
+            return member.node.span
         return None
 
     def declare(
@@ -189,6 +204,8 @@ def check_body(checker: Checker, decl: FunctionDecl) -> Region | None:
 
     node = decl.node
     assert isinstance(node, tree.Function)
+    if decl.result is None:
+        return None  # the signature was given up
     before = checker.reporter.errors
     cx = Body(checker, decl)
     params: list[Value] = []

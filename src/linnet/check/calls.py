@@ -22,6 +22,7 @@ from linnet.check.declare import (
     ModuleAlias,
     ParamDecl,
     StructDecl,
+    kind_of,
 )
 from linnet.check.infer import Inference, free_names
 from linnet.check.modules import PRELUDE_FUNCTIONS, RESERVED_FUNCTIONS, Import
@@ -130,13 +131,12 @@ def _item(cx: Body, node: tree.Call, item: Decl | ModuleAlias | Import, span: Sp
             return function_call(cx, node, item, None, {})
         case StructDecl():
             return _construct(cx, node, item)
-    kind = type(item).__name__.removesuffix("Decl").lower()
     help = None
     if isinstance(item, BlockDecl):
         help = "a block is a member: `sub name: Block<…>`, then `name.method(…)`"
     elif isinstance(item, ConstDecl):
         help = "a const is used without parentheses"
-    cx.report.error("E2106", span, f"a {kind} cannot be called", help=help)
+    cx.report.error("E2106", span, f"{kind_of(item)} cannot be called", help=help)
     return _evaluate_arguments(cx, node)
 
 
@@ -273,7 +273,7 @@ def function_call(
     if given is None:
         return _evaluate_arguments(cx, node)
     inference = Inference(decl.generics, dict(block_mapping))
-    written = _written_generics(cx, node, decl, inference)
+    written = written_generics(cx, node, decl, inference)
     operands: list[tuple[ParamDecl, Operand, Span]] = []
     failed = not written
     for parameter in decl.params:
@@ -298,7 +298,7 @@ def function_call(
         if argument is not None:
             operand = expressions.expression(cx, source, hint)
         else:
-            operand = _default(cx, decl, source, span)
+            operand = default_value(cx, decl, source, span)
         if isinstance(operand, Value):
             if operand.type is ERROR:
                 failed = True
@@ -357,7 +357,7 @@ def _bound_note(pattern: Type, want: Type, inference: Inference) -> str:
     return f", here with {', '.join(parts)}" if parts and pattern != want else ""
 
 
-def _written_generics(cx: Body, node: tree.Call, decl: FunctionDecl, inference: Inference) -> bool:
+def written_generics(cx: Body, node: tree.Call, decl: FunctionDecl, inference: Inference) -> bool:
     written = node.generics or []
     if len(written) > len(decl.generics):
         names = ", ".join(g.name for g in decl.generics)
@@ -378,17 +378,17 @@ def _written_generics(cx: Body, node: tree.Call, decl: FunctionDecl, inference: 
     return fine
 
 
-def _default(cx: Body, decl: FunctionDecl, node: tree.Expr, span: Span) -> Operand:
+def default_value(cx: Body, decl: FunctionDecl, node: tree.Expr, span: Span) -> Operand:
     """A default: a literal, `none` or a const, read in the callee's module."""
     match node:
         case tree.Paren(inner=inner):
-            return _default(cx, decl, inner, span)
+            return default_value(cx, decl, inner, span)
         case tree.NoneLit():
             return NoneOperand()
         case tree.IntLit() | tree.FloatLit() | tree.BoolLit():
             return expressions.expression(cx, node)
         case tree.Unary(op="-", operand=operand):
-            found = _default(cx, decl, operand, span)
+            found = default_value(cx, decl, operand, span)
             if isinstance(found, Float):
                 return Float(-found.value)
             if isinstance(found, Int):

@@ -11,7 +11,7 @@ from linnet.check.declare import (
     MemberDecl,
     ModuleAlias,
 )
-from linnet.check.dimensions import Scope, witness_text
+from linnet.check.dimensions import Scope, clause_help, witness_text
 from linnet.check.modules import Import, Modules, ModuleScope
 from linnet.check.report import Reporter, did_you_mean
 from linnet.check.signatures import members_of, resolve_signature
@@ -48,18 +48,32 @@ class Checker:
         self._queue: list[FunctionDecl] = []
         self._queued: set[int] = set()
         self._blocks_done: set[str] = set()
+        self._depth = 0  # of signatures being resolved within one another
 
     # --- declarations ------------------------------------------------------
 
     def signature(self, decl: Decl) -> None:
         if decl.state != "done":
+            self._depth += 1
             try:
                 resolve_signature(self, decl)
             except DimTooLarge:
-                decl.state = "done"
+                decl.give_up()
                 self.reporter.error(
                     "E2123", decl.span, "a dimension here is too large to reason about"
                 )
+            except RecursionError:
+                decl.give_up()
+                if self._depth > 1:
+                    raise
+                self.reporter.error(
+                    "E2122",
+                    decl.span,
+                    f"`{decl.name}` needs too long a row of definitions that need one another",
+                    help="declare first what is needed first",
+                )
+            finally:
+                self._depth -= 1
             if isinstance(decl, BlockDecl):
                 self.blocks[decl.id] = decl
 
@@ -74,6 +88,9 @@ class Checker:
     ) -> Decl | ModuleAlias | None:
         """`module.name` for an imported module; reports and gives None if it isn't there."""
         if isinstance(found, Import):
+            return None
+        if found is None:
+            self.reporter.error("E1201", span, f"unknown name `{span.text}`")
             return None
         if not isinstance(found, ModuleAlias):
             self.reporter.error("E1208", span, "only a module has items behind a dot here")
@@ -123,18 +140,18 @@ class Checker:
             if proof.answer == "proven":
                 continue
             fine = False
-            if proof.answer == "refuted":
-                what = f"`{goal}` is false here{witness_text(proof.witness)}"
-                help = None
+            if proof.answer == "refuted" and proof.witness:
+                what = f"`{goal}` does not follow here{witness_text(proof.witness)}"
+            elif proof.answer == "refuted":
+                what = f"`{goal}` is false here"
             else:
-                what = f"cannot prove `{goal}`"
-                help = f"add `where {proof.missing or goal}` to what encloses this"
+                what = f"`{goal}` cannot be proven here"
             self.reporter.error(
                 "E2206",
                 span,
                 f"`{decl.name}` requires `{fact}`, and {what}",
                 related=[Label(clause, "required here")],
-                help=help,
+                help=clause_help(scope.facts, proof, " to what encloses this"),
             )
         return fine
 
@@ -179,26 +196,30 @@ class Checker:
 
     def declare_block(self, decl: BlockDecl) -> None:
         """The block and those below it, into the program."""
-        if decl.id in self._blocks_done:
-            return
-        self._blocks_done.add(decl.id)
-        members = self.members(decl)
-        self.program.blocks[decl.id] = Block(
-            decl.id,
-            decl.generics,
-            decl.where,
-            {
-                name: Member(name, m.kind, m.type, m.length, m.optional, m.node.span, m.node.doc)
-                for name, m in members.items()
-            },
-            {name: method.id for name, method in decl.methods.items()},
-            decl.public,
-            decl.span,
-            decl.node.doc,
-        )
-        for member in members.values():
-            if isinstance(member.type, BlockRef):
-                self.declare_block(self.blocks[member.type.id])
+        waiting = [decl]
+        while waiting:
+            decl = waiting.pop()
+            if decl.id in self._blocks_done:
+                continue
+            self._blocks_done.add(decl.id)
+            members = self.members(decl)
+            self.program.blocks[decl.id] = Block(
+                decl.id,
+                decl.generics,
+                decl.where,
+                {
+                    name: Member(
+                        name, m.kind, m.type, m.length, m.optional, m.node.span, m.node.doc
+                    )
+                    for name, m in members.items()
+                },
+                {name: method.id for name, method in decl.methods.items()},
+                decl.public,
+                decl.span,
+                decl.node.doc,
+            )
+            below = [m.type for m in members.values() if isinstance(m.type, BlockRef)]
+            waiting += [self.blocks[ref.id] for ref in reversed(below)]
 
     def _drain(self) -> None:
         from linnet.check.body import check_body

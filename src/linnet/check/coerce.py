@@ -3,6 +3,7 @@ differs is explained."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from linnet.check.body import (
@@ -15,7 +16,7 @@ from linnet.check.body import (
     Sub,
     SubArray,
 )
-from linnet.check.dimensions import witness_text
+from linnet.check.dimensions import clause_help, witness_text
 from linnet.check.infer import same_type
 from linnet.check.literals import (
     float_fits,
@@ -70,6 +71,8 @@ def literal_problem(cx: Body, operand: Int | Float, dtype: str) -> str | None:
     if isinstance(operand, Float):
         if not is_float(cx, dtype):
             return f"the float {operand.value!r} is no `{dtype}`"
+        if math.isinf(operand.value):
+            return "this number overflows every float dtype"
         if dtype in DTYPES:
             if not float_fits(operand.value, dtype):
                 return f"{operand.value!r} overflows `{dtype}`"
@@ -259,9 +262,7 @@ def explain_shapes(cx: Body, expected: Shape, actual: Shape) -> tuple[list[str],
             note = f"axis {axis}: `{have}` is not provably `{want}`"
             if proof.answer == "refuted":
                 note = f"axis {axis}: `{have}` is not `{want}`{witness_text(proof.witness)}"
-                return [note], None
-            help = f"if it must hold, add `where {proof.missing}`" if proof.missing else None
-            return [note], help
+            return [note], clause_help(cx.facts, proof)
         if want != have:
             return [f"axis {axis}: `{have}` is not `{want}`"], None
     return [], None

@@ -87,6 +87,9 @@ def _is_float(checker: Checker, scope: Scope, node: tree.Expr) -> bool:
 def constant_float(checker: Checker, scope: Scope, node: tree.Expr) -> float | None:
     """A float constant expression, computed in f64."""
     match node:
+        case tree.FloatLit(value=value) if math.isinf(value):
+            checker.reporter.error("E2105", node.span, "this number overflows every float dtype")
+            return None
         case tree.FloatLit(value=value) | tree.IntLit(value=value):
             return float(value)
         case tree.Paren(inner=inner):

@@ -28,6 +28,10 @@ class Decl:
     # Its signature has errors of its own: uses of it say nothing more.
     broken: bool = False
 
+    def give_up(self) -> None:
+        """Its signature could not be worked out, which has been reported."""
+        self.state, self.broken = "done", True
+
     @property
     def id(self) -> str:
         return f"{self.module.id}::{self.name}"
@@ -45,6 +49,10 @@ class ConstDecl(Decl):
     dtype: str | None = None
     value: int | float | bool | None = None
     failed: bool = False
+
+    def give_up(self) -> None:
+        Decl.give_up(self)
+        self.failed = True
 
 
 @dataclass(eq=False, slots=True)
@@ -122,3 +130,15 @@ class ModuleAlias:
     module: ModuleScope
     span: Span
     used: bool = False
+
+
+def kind_of(item: Decl | ModuleAlias) -> str:
+    """What an item is, with its article, as messages name it."""
+    return {
+        ConstDecl: "a const",
+        AliasDecl: "a type alias",
+        StructDecl: "a struct",
+        EnumDecl: "an enum",
+        FunctionDecl: "a function",
+        BlockDecl: "a block",
+    }.get(type(item), "a module")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from linnet.check.declare import ConstDecl, Decl
-from linnet.check.modules import Import
+from linnet.check.declare import ConstDecl, Decl, ModuleAlias
+from linnet.check.modules import PRELUDE, Import
 from linnet.check.report import Reporter, did_you_mean
 from linnet.diagnostics.diagnostic import Label
-from linnet.dims import Dim, DimTooLarge, Fact, Facts
+from linnet.dims import Dim, DimTooLarge, Fact, Facts, Proof
 from linnet.ir.program import Generic
 from linnet.source import Span
 from linnet.syntax import tree
@@ -31,6 +32,8 @@ class Scope:
     facts: Facts
     # While `where` clauses are read, divisors are checked once all clauses are known.
     divisors: list[tuple[Dim, Span]] | None = None
+    # Where a value of that name was declared, for dimensions written inside a body.
+    value_at: Callable[[str], Span | None] = lambda name: None
 
     @property
     def report(self) -> Reporter:
@@ -60,12 +63,13 @@ def _dimension(scope: Scope, node: tree.Expr) -> Dim | None:
         case tree.Name(text=text):
             return _named(scope, node, text)
         case tree.Member(object=tree.Name(text=module), name=name):
-            found = scope.module.lookup(module)
-            target = scope.checker.through_alias(found, name, node.span)
-            if isinstance(target, ConstDecl):
-                return _constant(scope, target, node.span)
-            if target is None:
-                return None
+            found = None if scope.value_at(module) else scope.module.lookup(module)
+            if isinstance(found, (Import, ModuleAlias)):
+                target = scope.checker.through_alias(found, name, node.span)
+                if isinstance(target, ConstDecl):
+                    return _constant(scope, target, node.span)
+                if target is None:
+                    return None
         case tree.Unary(op="-" | "+" as op, operand=operand):
             inner_dim = _dimension(scope, operand)
             return (
@@ -157,6 +161,17 @@ def positive(scope: Scope, divisor: Dim, span: Span) -> bool:
     return False
 
 
+def clause_help(facts: Facts, proof: Proof, where: str = "") -> str | None:
+    """The `where` clause that would prove a goal, unless it would leave only empty tensors."""
+    fact = proof.missing
+    if fact is None:
+        return None
+    zero = Dim.const(0)
+    if facts.extend([fact, *(Fact(">", Dim.name(n), zero) for n in fact.names())]).contradictory:
+        return None
+    return f"if it must hold, add `where {fact}`{where}"
+
+
 def witness_text(witness: dict[str, int] | None) -> str:
     if not witness:
         return ""
@@ -173,10 +188,23 @@ def _named(scope: Scope, node: tree.Expr, text: str) -> Dim | None:
             "E1208", node.span, f"`{text}` is a {kind_text(generic)}, not a dimension"
         )
         return None
+    declared = scope.value_at(text)
+    if declared is not None:
+        scope.report.error(
+            "E2123",
+            node.span,
+            f"`{text}` is a value, and here a compile-time integer is expected",
+            related=[Label(declared, "declared here")],
+            help="sizes are `Dim` generics, integer consts and arithmetic on them",
+        )
+        return None
     found = scope.module.lookup(text)
     if isinstance(found, ConstDecl):
         return _constant(scope, found, node.span)
     if isinstance(found, Import):
+        return None
+    if found is None and text in PRELUDE:
+        scope.report.error("E2123", node.span, f"`{text}` is not a compile-time integer")
         return None
     if found is None:
         help = did_you_mean(text, [*scope.generic_names("Dim"), *scope.module.names()])

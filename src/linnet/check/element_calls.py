@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from linnet.check import elements, expressions, grids
+from linnet.check import calls, elements, expressions, grids
 from linnet.check.body import Float, Int
-from linnet.check.calls import match_arguments
 from linnet.check.coerce import (
     is_integer,
     is_numeric,
+    value_of,
 )
 from linnet.check.declare import FunctionDecl, ModuleAlias
 from linnet.check.infer import Inference, free_names
+from linnet.check.modules import RESERVED_FUNCTIONS, Import
 from linnet.check.notation import Notation, Part, literal_part
 from linnet.check.prelude import MATH, USAGE
 from linnet.check.typing import (
+    ERROR,
     constraint_error,
     dtype_allowed,
     dtype_argument,
@@ -24,11 +26,13 @@ from linnet.ir.program import (
     GBinary,
     GCast,
     GExpr,
+    GRead,
     GUnary,
 )
 from linnet.ir.types import (
     ScalarType,
     substitute,
+    substitute_arg,
 )
 from linnet.source import Span
 from linnet.syntax import tree
@@ -59,6 +63,9 @@ def call(gx: Notation, node: tree.Call, dtype: str | None) -> Part:
             cx.report.error("E2111", node.span, f"`{name}` takes no generic arguments")
             return None
         return _prelude(gx, node, name, plain, dtype)
+    if name in RESERVED_FUNCTIONS:
+        cx.report.error("E1103", callee.span, f"`{name}` is reserved for a later version")
+        return None
     decl: object = None
     if isinstance(callee, tree.Name) and cx.find(name) is None:
         if cx.block is not None and name in cx.block.methods:
@@ -72,6 +79,12 @@ def call(gx: Notation, node: tree.Call, dtype: str | None) -> Part:
         alias = cx.scope.module.lookup(callee.object.text)
         if isinstance(alias, ModuleAlias):
             decl = cx.checker.through_alias(alias, callee.name, callee.span)
+            if decl is None:
+                return None
+        elif isinstance(alias, Import):
+            return None
+    if isinstance(decl, Import):
+        return None
     if not isinstance(decl, FunctionDecl) or decl.block is not None:
         cx.report.error(
             "E3104",
@@ -136,6 +149,18 @@ def _prelude(
     return GUnary(name, part, part.dtype)
 
 
+def _default(gx: Notation, decl: FunctionDecl, node: tree.Expr, span: Span) -> Part:
+    operand = calls.default_value(gx.cx, decl, node, span)
+    if isinstance(operand, (Int, Float)):
+        return operand
+    value = value_of(gx.cx, operand, span)
+    if not isinstance(value.type, ScalarType):
+        if value.type is not ERROR:
+            gx.cx.report.error("E3104", span, f"`{decl.name}` takes more than scalars")
+        return None
+    return GRead(value, (), value.type.dtype, span)
+
+
 def _scalar_function(gx: Notation, node: tree.Call, decl: FunctionDecl) -> Part:
     """A free function of scalars, on elements: `sigmoid(x[i])`."""
     cx = gx.cx
@@ -143,24 +168,36 @@ def _scalar_function(gx: Notation, node: tree.Call, decl: FunctionDecl) -> Part:
     cx.checker.reach(decl)
     if decl.broken:
         return None
-    given = match_arguments(cx, node, [p.name for p in decl.params], decl.name, decl.span)
+    given = calls.match_arguments(cx, node, [p.name for p in decl.params], decl.name, decl.span)
     if given is None:
         return None
-    if len(given) < len(decl.params):
-        cx.report.error(
-            "E3104", node.span, f"on elements, `{decl.name}` needs all of its arguments"
-        )
-        return None
     inference = Inference(decl.generics, {})
+    if not calls.written_generics(cx, node, decl, inference):
+        return None
     parts: list[tuple[Part, Span]] = []
+    failed = False
     for parameter in decl.params:
-        source = given[parameter.name].value
-        part = grids.scalar(gx, source)
-        if part is None:
+        argument = given.get(parameter.name)
+        if argument is None and parameter.node.default is None:
+            cx.report.error(
+                "E2102",
+                node.span,
+                f"`{decl.name}` needs `{parameter.name}`",
+                related=[Label(parameter.node.span, "declared here")],
+            )
             return None
+        part: Part
+        if argument is None:
+            assert parameter.node.default is not None
+            part = _default(gx, decl, parameter.node.default, node.span)
+        else:
+            part = grids.scalar(gx, argument.value)
         if isinstance(part, GExpr):
             inference.unify(parameter.type, ScalarType(part.dtype))
-        parts.append((part, source.span))
+        failed |= part is None
+        parts.append((part, node.span if argument is None else argument.value.span))
+    if failed:
+        return None
     for parameter, (part, _) in zip(decl.params, parts, strict=True):
         for name in free_names(parameter.type):
             if inference.open(name):
@@ -170,13 +207,16 @@ def _scalar_function(gx: Notation, node: tree.Call, decl: FunctionDecl) -> Part:
                 elif kind != "Dim":
                     inference.bindings[name] = "i64" if isinstance(part, Int) else "f64"
     for generic in decl.generics:
-        argument = inference.bindings.get(generic.name)
-        if argument is None:
+        bound = inference.bindings.get(generic.name)
+        if bound is None and generic.default is not None:
+            bound = substitute_arg(generic.default, inference.bindings)
+            inference.bindings[generic.name] = bound
+        if bound is None:
             cx.report.error("E2110", node.span, f"cannot infer `{generic.name}` of `{decl.name}`")
             return None
-        if isinstance(argument, str) and not dtype_allowed(cx.scope, generic, argument):
+        if isinstance(bound, str) and not dtype_allowed(cx.scope, generic, bound):
             constraint_error(
-                cx.scope, generic, argument, node.span, [Label(decl.span, "declared here")]
+                cx.scope, generic, bound, node.span, [Label(decl.span, "declared here")]
             )
             return None
     args: list[GExpr] = []

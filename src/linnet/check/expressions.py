@@ -16,9 +16,9 @@ from linnet.check.body import (
     SubArray,
 )
 from linnet.check.coerce import coerce, value_of
-from linnet.check.declare import ConstDecl, Decl, EnumDecl, ModuleAlias
+from linnet.check.declare import ConstDecl, Decl, EnumDecl, FunctionDecl, ModuleAlias, kind_of
 from linnet.check.infer import same_type
-from linnet.check.modules import PRELUDE_FUNCTIONS, Import
+from linnet.check.modules import PRELUDE_FUNCTIONS, PRELUDE_TYPES, Import
 from linnet.check.report import did_you_mean
 from linnet.check.typing import ERROR
 from linnet.diagnostics.diagnostic import Label
@@ -159,6 +159,15 @@ def name(cx: Body, node: tree.Expr, text: str) -> Operand:
 
 
 def unknown(cx: Body, span: Span, text: str) -> Value:
+    if text in PRELUDE_FUNCTIONS or text in PRELUDE_TYPES:
+        function = text in PRELUDE_FUNCTIONS
+        cx.report.error(
+            "E1208",
+            span,
+            f"`{text}` is a {'function' if function else 'type'}, not a value",
+            help=f"call it: `{text}(…)`" if function else None,
+        )
+        return cx.poison()
     candidates = [n for frame in cx.frames for n in frame]
     candidates += [*cx.scope.generics, *cx.scope.module.names(), *PRELUDE_FUNCTIONS]
     if cx.block is not None:
@@ -179,11 +188,8 @@ def item_value(cx: Body, item: Decl | ModuleAlias | Import, span: Span, text: st
             return Int(item.dim)
         assert item.value is not None
         return cx.emit(Const([Value(ScalarType(item.dtype), item.name)], span, item.value))
-    kind = type(item).__name__.removesuffix("Decl").lower()
-    if isinstance(item, ModuleAlias):
-        kind = "module"
-    help = f"call it: `{text}(…)`" if kind == "function" else None
-    cx.report.error("E1208", span, f"`{text}` is a {kind}, not a value", help=help)
+    help = f"call it: `{text}(…)`" if isinstance(item, FunctionDecl) else None
+    cx.report.error("E1208", span, f"`{text}` is {kind_of(item)}, not a value", help=help)
     return cx.poison()
 
 

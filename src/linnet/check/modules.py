@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from linnet.check.declare import (
@@ -64,7 +65,8 @@ class ModuleScope:
     file: ModuleFile
     items: dict[str, Decl] = field(default_factory=dict)
     imports: dict[str, Import] = field(default_factory=dict)
-    linked: bool = False
+    # The modules that it imports from, by the `use` that says so.
+    targets: list[tuple[tree.Use, ModuleScope]] = field(default_factory=list)
 
     @property
     def id(self) -> str:
@@ -101,30 +103,79 @@ _KINDS: dict[type, type[Decl]] = {
 }
 
 
+# What a declaration looks like, in text that could not be parsed.
+_DECLARED = re.compile(r"\b(?:const|type|struct|enum|fn|op|entry|block)\s+([A-Za-z_]\w*)", re.ASCII)
+
+
 class Modules:
     """All modules reached in one check, loaded and linked once each."""
 
     def __init__(self, reporter: Reporter):
         self.reporter = reporter
         self.scopes: dict[str, ModuleScope] = {}
-        self._loading: list[ModuleScope] = []
 
     def open(self, file: ModuleFile) -> ModuleScope:
+        """A module and all that it imports: items are declared first, then linked."""
         if (scope := self.scopes.get(file.id)) is not None:
             return scope
+        scope = self._read(file)
+        new = [scope]
+        for current in new:
+            for use in current.file.tree.file.uses:
+                target = resolve(current.package, [ident.text for ident in use.path])
+                if target is None:
+                    continue
+                known = self.scopes.get(target.id)
+                if known is None:
+                    known = self._read(target)
+                    new.append(known)
+                current.targets.append((use, known))
+        for current in new:
+            for use in current.file.tree.file.uses:
+                self._link(current, use)
+        self._refuse_cycles(new)
+        return scope
+
+    def _read(self, file: ModuleFile) -> ModuleScope:
         scope = self.scopes[file.id] = ModuleScope(file)
         self.reporter.diagnostics.extend(file.diagnostics)
         for diagnostic in file.diagnostics:
             self._tear(file.tree.file, diagnostic.span)
         for item in file.tree.file.items:
             self._declare(scope, item)
+        if file.diagnostics:
+            declared = {match[1] for match in _DECLARED.finditer(file.source.text)}
+            self.reporter.lost[id(file.source)] = declared - {*scope.items}
         self._check_path(scope)
-        self._loading.append(scope)
-        for use in file.tree.file.uses:
-            self._link(scope, use)
-        self._loading.pop()
-        scope.linked = True
         return scope
+
+    def _refuse_cycles(self, scopes: list[ModuleScope]) -> None:
+        done: set[str] = set()
+        for start in scopes:
+            if start.id in done:
+                continue
+            path = [start]
+            waiting = [iter(start.targets)]
+            while waiting:
+                use, target = next(waiting[-1], (None, None))
+                if use is None or target is None:
+                    waiting.pop()
+                    done.add(path.pop().id)
+                elif target is path[-1]:
+                    self.reporter.error("E1206", use.span, "a module cannot import from itself")
+                elif target in path:
+                    names = [s.id for s in path[path.index(target) :]]
+                    if len(names) > 6:
+                        names[3:-2] = ["…"]
+                    self.reporter.error(
+                        "E1206",
+                        use.span,
+                        f"import cycle: {' → '.join([*names, target.id])}",
+                        help="move what both need into a module of its own",
+                    )
+                elif target.id not in done:
+                    path.append(target)
+                    waiting.append(iter(target.targets))
 
     def _tear(self, file: tree.File, span: Span) -> None:
         """Mark the smallest function or item around a syntax error."""
@@ -191,18 +242,8 @@ class Modules:
                 scope.imports[path[-1]] = Import(use, None, use.span)
             return
         if file.id == scope.id:
-            self.reporter.error("E1206", use.span, "a module cannot import from itself")
-            return
-        known = self.scopes.get(file.id)
-        if known is not None and not known.linked:
-            cycle = [s.id for s in self._loading[self._loading.index(known) :]]
-            self.reporter.error(
-                "E1206",
-                use.span,
-                f"import cycle: {' → '.join([*cycle, file.id])}",
-                help="move what both need into a module of its own",
-            )
-        target = known or self.open(file)
+            return  # reported as a cycle
+        target = self.scopes[file.id]
         if names is None:
             alias = ModuleAlias(path[-1], target, use.span)
             self._import(scope, path[-1], Import(use, alias, use.path[-1].span))

@@ -15,9 +15,9 @@ from linnet.check.coerce import (
     literal_problem,
     value_of,
 )
-from linnet.check.dimensions import bitwise, dimension
+from linnet.check.dimensions import bitwise, clause_help, dimension, witness_text
 from linnet.check.typing import ERROR, checked_dim, dtype_argument, shape_items
-from linnet.dims import Dim
+from linnet.dims import Dim, Fact
 from linnet.ir.program import (
     Broadcast,
     Cast,
@@ -317,15 +317,10 @@ def _reshape(cx: Body, node: tree.Call, source: tree.Expr, shape_node: tree.Expr
     old = shape_of(value.type)
     have, want = count(old), count(shape)
     if not cx.facts.equal(have, want):
-        from linnet.check.dimensions import witness_text
-        from linnet.dims import Fact
-
         proof = cx.facts.prove(Fact("==", have, want))
-        help = f"if it must hold, add `where {proof.missing}`" if proof.missing else None
         note = f"`{have}` elements into `{want}`"
         if proof.answer == "refuted":
             note += f": they differ{witness_text(proof.witness)}"
-            help = None
         cx.report.error(
             "E2203",
             node.span,
@@ -333,7 +328,7 @@ def _reshape(cx: Body, node: tree.Call, source: tree.Expr, shape_node: tree.Expr
             " the element counts are not provably equal",
             related=cx.bound_at(value),
             notes=[note],
-            help=help,
+            help=clause_help(cx.facts, proof),
         )
         return cx.poison()
     assert isinstance(value.type, (TensorType, ScalarType))

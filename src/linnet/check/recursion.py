@@ -39,25 +39,41 @@ def check_recursion(checker: Checker) -> None:
         for id, block in program.blocks.items()
     }
     for graph, what in ((calls, "calls itself"), (subs, "contains itself")):
-        cycle = _cycle(graph)
-        if cycle is None:
-            continue
-        first = cycle[0]
-        item = program.functions.get(first) or program.blocks[first]
-        assert item.span is not None
-        names = [part.rpartition("::")[2] for part in [*cycle, first]]
-        related = [
-            Label(span, "through here")
-            for a, b in zip(cycle, [*cycle[1:], first], strict=True)
-            if (span := graph[a][b]) is not None
-        ]
-        checker.reporter.error(
-            "E2119", item.span, f"`{names[0]}` {what}: {' → '.join(names)}", related=related[:4]
-        )
+        for cycle in _cycles(graph):
+            _report(checker, graph, cycle, what)
 
 
-def _cycle(graph: dict[str, dict[str, Span | None]]) -> list[str] | None:
-    """Some cycle of the graph, found without recursion."""
+def _report(
+    checker: Checker, graph: dict[str, dict[str, Span | None]], cycle: list[str], what: str
+) -> None:
+    program = checker.program
+    spans = {
+        id: span
+        for id in cycle
+        if (span := (program.functions.get(id) or program.blocks[id]).span) is not None
+    }
+    # From the one that is declared first, whichever the search came upon.
+    first = min(cycle, key=lambda id: (spans[id].source.path, spans[id].start))
+    at = cycle.index(first)
+    cycle = [*cycle[at:], *cycle[:at]]
+    names = [part.rpartition("::")[2] for part in [*cycle, first]]
+    shown = names if len(names) <= 8 else [*names[:4], "…", *names[-3:]]
+    related = [
+        Label(span, "through here")
+        for a, b in zip(cycle, [*cycle[1:], first], strict=True)
+        if (span := graph[a][b]) is not None
+    ]
+    checker.reporter.error(
+        "E2119",
+        spans[first],
+        f"`{names[0]}` {what}: {' → '.join(shown)}",
+        related=related[:4],
+        help="a loop repeats: `for`, `while`, or `static for` over an array of blocks",
+    )
+
+
+def _cycles(graph: dict[str, dict[str, Span | None]]) -> Iterator[list[str]]:
+    """Cycles of the graph that share no edge with each other, found without recursion."""
     done: set[str] = set()
     for start in graph:
         if start in done:
@@ -73,9 +89,8 @@ def _cycle(graph: dict[str, dict[str, Span | None]]) -> list[str] | None:
                 on_path.discard(node)
                 done.add(node)
             elif follower in on_path:
-                return path[path.index(follower) :]
+                yield path[path.index(follower) :]
             elif follower not in done and follower in graph:
                 path.append(follower)
                 on_path.add(follower)
                 iterators.append(iter(graph[follower]))
-    return None

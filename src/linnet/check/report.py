@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from linnet.diagnostics.diagnostic import Diagnostic, Fix, Label
 from linnet.source import Span
 
-
 # What a lost declaration leaves behind it.
 FOLLOWS = frozenset({"E1201", "E3101", "E3102", "E3103", "E2120"})
 
@@ -20,6 +19,8 @@ class Reporter:
         self._seen: set[tuple[str, int, int, int]] = set()
         # Items that hold a syntax error: a name unknown there may be what was lost with it.
         self.torn: list[Span] = []
+        # By the source: names of items that were lost with a syntax error.
+        self.lost: dict[int, set[str]] = {}
 
     def error(
         self,
@@ -36,6 +37,8 @@ class Reporter:
     ) -> None:
         key = (code, id(span.source), span.start, span.end)
         if key in self._seen or (code in FOLLOWS and self._in_torn(span)):
+            return
+        if code == "E1201" and span.text in self.lost.get(id(span.source), ()):
             return
         self._seen.add(key)
         self.diagnostics.append(

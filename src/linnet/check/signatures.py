@@ -126,9 +126,10 @@ def generics(
                 "E1201",
                 node.span,
                 f"unknown kind of generic `{node.kind}`",
-                help=did_you_mean(node.kind, KINDS) or f"one of {', '.join(KINDS)}",
+                help=did_you_mean(node.kind.capitalize(), KINDS) or f"one of {', '.join(KINDS)}",
             )
             scope.generics[name] = Generic(name, "Shape" if node.pack else "Dim")
+            found.append(scope.generics[name])
             continue
         if node.pack != (node.kind == "Shape"):
             report.error(
@@ -136,6 +137,9 @@ def generics(
                 node.span,
                 f"a pack is written `*{name}: Shape`, a dimension `{name}: Dim`",
             )
+            # It was meant as a pack by one of the two; uses say nothing more.
+            scope.generics[name] = Generic(name, "Shape")
+            found.append(scope.generics[name])
             continue
         default = None
         if node.default is not None:
@@ -214,9 +218,18 @@ def _function(checker: Checker, decl: FunctionDecl) -> None:
     decl.generics, decl.generic_spans = generics(
         scope, node.generics, block.generic_spans if block else None
     )
+    values = {parameter.name.text: parameter.name.span for parameter in node.parameters}
+    scope.value_at = values.get
     facts, spans = where_facts(scope, node.where)
     decl.where, decl.where_spans = tuple(facts), tuple(spans)
     decl.facts = scope.facts = scope.facts.extend(facts) if facts else scope.facts
+    if decl.kind == "entry" and block is None and node.parameters:
+        checker.reporter.error(
+            "E2102",
+            node.parameters[0].span,
+            "an entry outside of a block takes no parameters",
+            help="make it a `fn`, or an entry of the block whose weights it uses",
+        )
     seen: dict[str, Span] = {}
     for parameter in node.parameters:
         name = parameter.name.text
@@ -248,6 +261,25 @@ def _function(checker: Checker, decl: FunctionDecl) -> None:
         decl.result = ERROR
     else:
         decl.result = value_type(scope, node.result)
+    _defaults(checker, decl)
+
+
+def _defaults(checker: Checker, decl: FunctionDecl) -> None:
+    """Check the parameters' default values against their types, once."""
+    from linnet.check.body import Body
+    from linnet.check.calls import default_value
+    from linnet.check.coerce import coerce
+
+    given = [p for p in decl.params if p.node.default is not None]
+    if not given:
+        return
+    cx = Body(checker, decl)
+    for parameter in given:
+        node = parameter.node.default
+        assert node is not None
+        related = [Label(parameter.node.type.span, f"declared `{parameter.type}`")]
+        operand = default_value(cx, decl, node, node.span)
+        coerce(cx, operand, parameter.type, node.span, "the default", related)
 
 
 def _block(checker: Checker, decl: BlockDecl) -> None:

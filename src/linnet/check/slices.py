@@ -5,7 +5,7 @@ from __future__ import annotations
 from linnet.check import expressions
 from linnet.check.body import Body, Float, Int, Operand, Sub, SubArray
 from linnet.check.coerce import is_integer, value_of
-from linnet.check.dimensions import dimension, witness_text
+from linnet.check.dimensions import clause_help, dimension, witness_text
 from linnet.check.typing import ERROR
 from linnet.dims import Dim, Fact, Proof
 from linnet.ir.program import (
@@ -70,7 +70,7 @@ def bad_index(
         notes=[f"`{goal}` is false{witness_text(proof.witness)}"]
         if refuted
         else [f"`{goal}` is needed"],
-        help=None if refuted else f"if it must hold, add `where {proof.missing or goal}`",
+        help=clause_help(cx.facts, proof),
     )
 
 

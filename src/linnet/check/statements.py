@@ -9,7 +9,7 @@ from linnet.check.dimensions import dimension
 from linnet.check.report import did_you_mean
 from linnet.check.typing import ERROR, value_type
 from linnet.diagnostics.diagnostic import Label
-from linnet.dims import Dim, Fact
+from linnet.dims import Dim, DimTooLarge, Fact
 from linnet.ir.program import (
     Loop,
     MakeTuple,
@@ -30,6 +30,7 @@ from linnet.ir.types import (
     shape_of,
     tensor,
 )
+from linnet.source import Span
 from linnet.syntax import tree
 
 COUNTER = ScalarType("i64")
@@ -58,15 +59,38 @@ def function_body(cx: Body, node: tree.Function) -> Value | None:
 def _return(cx: Body, node: tree.Function, statement: tree.Return) -> Value | None:
     want = cx.decl.result
     assert want is not None
-    operand = expressions.expression(cx, statement.value, None if want is ERROR else want)
     related = []
     if node.result is not None:
         related = [Label(node.result.span, f"the result is declared `{want}`")]
-    value = coerce(cx, operand, want, statement.value.span, "the returned value", related)
+    try:
+        operand = expressions.expression(cx, statement.value, None if want is ERROR else want)
+        value = coerce(cx, operand, want, statement.value.span, "the returned value", related)
+    except (DimTooLarge, RecursionError) as error:
+        give_up(cx, statement.value.span, error)
+        return None
     return None if value.type is ERROR else value
 
 
 def check(cx: Body, node: tree.Stmt) -> None:
+    try:
+        _statement(cx, node)
+    except (DimTooLarge, RecursionError) as error:
+        give_up(cx, node.span, error)
+        if isinstance(node, (tree.Let, tree.LetIndexed, tree.Var)):
+            names = node.names if isinstance(node, tree.Let) else [node.name]
+            for ident in names:
+                mutable = isinstance(node, tree.Var)
+                cx.declare(ident.text, cx.poison(), ident.span, mutable=mutable)
+
+
+def give_up(cx: Body, span: Span, error: Exception) -> None:
+    if isinstance(error, RecursionError):
+        cx.report.error("E1101", span, "this is nested too deeply", help="name parts of it first")
+    else:
+        cx.report.error("E2123", span, "a dimension here is too large to reason about")
+
+
+def _statement(cx: Body, node: tree.Stmt) -> None:
     match node:
         case tree.Let():
             _let(cx, node)

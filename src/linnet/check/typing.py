@@ -11,9 +11,10 @@ from linnet.check.declare import (
     EnumDecl,
     ModuleAlias,
     StructDecl,
+    kind_of,
 )
 from linnet.check.dimensions import Scope, dimension, kind_text, witness_text
-from linnet.check.modules import Import
+from linnet.check.modules import PRELUDE, Import
 from linnet.check.report import did_you_mean
 from linnet.diagnostics.diagnostic import Label
 from linnet.dims import Dim, Fact
@@ -29,6 +30,7 @@ from linnet.ir.types import (
     Shape,
     StructType,
     Substitution,
+    TensorType,
     TupleType,
     Type,
     substitute,
@@ -57,6 +59,11 @@ class ArrayOf:
 
 ERROR = ErrorType()
 
+# Bounds that no real model comes near.
+MAX_AXES = 64
+MAX_PARTS = 4096
+MAX_DEPTH = 32
+
 
 def value_type(scope: Scope, node: tree.TypeExpr) -> Type:
     """A type that values have; blocks and block arrays are refused."""
@@ -72,7 +79,47 @@ def value_type(scope: Scope, node: tree.TypeExpr) -> Type:
     return found
 
 
+def oversized(type: Type) -> str | None:
+    """Why a type is too large to work with: types that name types can grow as powers of two."""
+    waiting: list[tuple[Type, int]] = [(type, 1)]
+    parts = 0
+    while waiting:
+        inner, depth = waiting.pop()
+        parts += 1
+        match inner:
+            case TensorType(shape=shape):
+                if len(shape) > MAX_AXES:
+                    return f"a tensor of more than {MAX_AXES} axes"
+                parts += len(shape)
+            case OptionalType(inner=item):
+                waiting.append((item, depth + 1))
+            case TupleType(items=items):
+                waiting += [(item, depth + 1) for item in items]
+            case StructType(generics=generics, fields=fields):
+                waiting += [(item, depth + 1) for _, item in fields]
+                parts += sum(len(g) for g in generics if isinstance(g, tuple))
+        if parts > MAX_PARTS:
+            return f"a type of more than {MAX_PARTS} parts"
+        if depth > MAX_DEPTH:
+            return f"a type that nests more than {MAX_DEPTH} deep"
+    return None
+
+
 def any_type(scope: Scope, node: tree.TypeExpr) -> Type | BlockRef | ArrayOf:
+    found = _any_type(scope, node)
+    if isinstance(found, Type):
+        why = oversized(found)
+    else:
+        ref = found.element if isinstance(found, ArrayOf) else found
+        long = any(isinstance(a, tuple) and len(a) > MAX_AXES for a in ref.generics)
+        why = f"a shape of more than {MAX_AXES} axes" if long else None
+    if why is None:
+        return found
+    scope.report.error("E2101", node.span, f"this is {why}")
+    return ERROR
+
+
+def _any_type(scope: Scope, node: tree.TypeExpr) -> Type | BlockRef | ArrayOf:
     match node:
         case tree.TensorType(dims=dims, dtype=dtype):
             shape = shape_items(scope, dims)
@@ -126,11 +173,18 @@ def _named_type(scope: Scope, node: tree.NamedType) -> Type | BlockRef:
             scope.report.error("E2111", node.span, "write the shape and dtype: `Tensor[N; f32]`")
             return ERROR
     found: Decl | ModuleAlias | Import | None = scope.module.lookup(name)
+    if found is None and len(node.path) > 1:
+        help = did_you_mean(name, scope.module.names())
+        scope.report.error("E1201", node.path[0].span, f"unknown module `{name}`", help=help)
+        return ERROR
     for ident in node.path[1:]:
         found = scope.checker.through_alias(found, ident, node.span)
         if found is None:
             return ERROR
     if isinstance(found, Import):
+        return ERROR
+    if found is None and name in PRELUDE:
+        scope.report.error("E1208", node.span, f"`{name}` is a function, not a type")
         return ERROR
     if found is None:
         candidates = [*DTYPES, *scope.generic_names(), *scope.module.names(), "Tensor"]
@@ -163,7 +217,9 @@ def _named_type(scope: Scope, node: tree.NamedType) -> Type | BlockRef:
         if node.generics is not None:
             scope.report.error("E2111", node.span, f"`{name}` takes no generic arguments")
         return found.type or ERROR
-    scope.report.error("E1208", node.span, f"`{name}` is not a type")
+    scope.report.error(
+        "E1208", node.span, f"`{node.path[-1].text}` is {kind_of(found)}, not a type"
+    )
     return ERROR
 
 
