@@ -6,9 +6,14 @@ skipped where the folder is absent.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+# The models of the tests are small: a second thread costs more in barriers than it gives, and
+# tests run side by side. Set before torch is first imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = ROOT / "models"
