@@ -11,7 +11,7 @@ demo: $(VENV)/.demo
 	$(BIN)/linnet generate smollm2-135m-instruct --chat "What is the capital of France?"
 
 test: lint
-	$(BIN)/python -m pytest -m "not fuzz"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not fuzz"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
