@@ -137,6 +137,7 @@ def test_ctrl_c_ends_the_answer(load: Any, capsys: pytest.CaptureFixture[str]) -
         (["--top-p", "2", "x"], 1, "top_p is 2.0"),
         (["--max-seq", "9000", "x"], 1, "max-seq is 9000; the model was made for at most 8192"),
         (["--max-seq", "4", "a b c d e f g h"], 1, "the prompt has 8 tokens; the context holds 4"),
+        (["x", "--bind", "MaxSeq=many"], 1, "MaxSeq is 'many'; expected an integer"),
         (["--weights", "nowhere", "x"], 1, "nowhere"),
         (["--tokenizer", "nowhere", "x"], 1, "nowhere"),
         (["--system", "x", "x"], 2, "--system needs --chat"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from linnet.cli.model import Generics, Target, add_arguments, open_target
 from linnet.cli.terminal import UsageError
-from linnet.errors import InputError, WeightsError
+from linnet.errors import BindError, InputError, WeightsError
 
 if TYPE_CHECKING:
     from linnet.text.context import Context
@@ -175,7 +175,10 @@ def _generics(
     bound = [item for item in args.bind if item.partition("=")[0].strip() == "MaxSeq"]
     wanted = args.max_seq
     if bound and wanted is None:
-        wanted = int(generics["MaxSeq"])
+        value = generics["MaxSeq"]
+        if not isinstance(value, int):
+            raise BindError(f"MaxSeq is {value!r}; expected an integer")
+        wanted = value
     most = target.card.generics.get("MaxSeq") if target.card else None
     generics.setdefault("MaxSeq", 1)
 
