@@ -121,6 +121,9 @@ def _pack_axis(gx: Notation, item: tree.Node, covered: Shape, value: Value) -> I
         return None
     bound = gx.indices.get(name)
     if bound is None:
+        if name in gx.unbound:
+            return None
+        gx.unbound.add(name)
         cx.report.error(
             "E3101", item.span, f"pack `*{name}` is neither an output index nor bound here"
         )
@@ -196,7 +199,10 @@ def _axis(gx: Notation, item: tree.Node, extent: Dim, value: Value) -> Axis | No
         )
         return None
     assert isinstance(item, tree.Expr)
+    if isinstance(item, tree.Name) and item.text in gx.unbound:
+        return None
     if isinstance(item, tree.Name) and _unbound(gx, item.text):
+        gx.unbound.add(item.text)
         cx.report.error(
             "E3101",
             item.span,

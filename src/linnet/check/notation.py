@@ -41,6 +41,8 @@ class Notation:
 
     cx: Body
     indices: dict[str, Bound] = field(default_factory=dict)
+    # Indices that are bound nowhere, reported once each.
+    unbound: set[str] = field(default_factory=set)
 
 
 # A part of a scalar expression: with a dtype, or a literal that still lacks one.

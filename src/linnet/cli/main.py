@@ -16,6 +16,7 @@ from linnet.errors import CheckError, Error
 # In the order of `linnet --help`; one line each, so that help imports nothing.
 COMMANDS: dict[str, str] = {
     "check": "check files, packages and card folders",
+    "explain": "what a code of a finding means, with the way out",
     "inspect": "a model's parameters, syntax, IR, generated code and kernels",
     "generate": "continue a text, or answer it with --chat",
     "chat": "talk to a model in the terminal",

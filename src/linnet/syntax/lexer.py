@@ -229,6 +229,11 @@ def _unescape(escape: re.Match[str]) -> str | None:
     return chr(value) if value < 0x110000 and not 0xD800 <= value < 0xE000 else None
 
 
+def escapes_known(text: str) -> bool:
+    """Whether every escape of a string token is one of the language."""
+    return "\\" not in text or all(_unescape(found) is not None for found in _ESCAPE.finditer(text))
+
+
 def string_value(text: str) -> str:
     """The text that a string token stands for."""
     return _ESCAPE.sub(lambda escape: _unescape(escape) or "", text[1:-1])

@@ -5,7 +5,14 @@ from __future__ import annotations
 from linnet.source import Span
 from linnet.syntax import tree
 from linnet.syntax.cursor import CLOSERS, MAX_HEIGHT, MAX_NESTING, STARTERS, Cursor, Recover
-from linnet.syntax.lexer import INT_LIMIT, RESERVED, float_value, int_value, string_value
+from linnet.syntax.lexer import (
+    INT_LIMIT,
+    RESERVED,
+    escapes_known,
+    float_value,
+    int_value,
+    string_value,
+)
 
 POWER = {
     "||": 1,
@@ -110,6 +117,8 @@ class ExprParser(Cursor):
             return self.keyword(text)
         if kind == "string":
             self.pos = pos + 1
+            if not escapes_known(text):  # already reported
+                return tree.ErrorExpr(self.span_at(pos))
             return tree.StringLit(self.span_at(pos), string_value(text))
         if kind == "error":  # a bad number or string, already reported
             self.pos = pos + 1
