@@ -165,9 +165,7 @@ class Verifier:
             case GRead(value, axes, dtype):
                 self.need(dtype_of(value.type) == dtype, "reads {!r} as {}", value, dtype)
                 shape = shape_of(value.type)
-                self.need(len(axes) == len(shape), "{} axes for {!r}", len(axes), value)
-                for axis, extent in zip(axes, shape, strict=False):
-                    self.axis(axis, extent, scope)
+                self.access(axes, shape, value, scope)
             case GUnary(_, x):
                 self.need(x.dtype == node.dtype, "a unary changes the dtype")
                 self.expr(x, scope)
@@ -191,12 +189,26 @@ class Verifier:
                 for arg in args:
                     self.expr(arg, scope)
 
+    def access(
+        self, axes: Iterable[object], shape: Shape, value: Value, scope: set[Idx]
+    ) -> None:
+        """Every axis is indexed, several by one pack of indices."""
+        position = 0
+        for axis in axes:
+            taken = 1
+            if isinstance(axis, Idx):
+                self.need(axis in scope, "index {} is not bound", axis.name)
+                own = axis.extent if isinstance(axis.extent, tuple) else (axis.extent,)
+                taken = len(own)
+                over = shape[position : position + taken]
+                self.need(self.same_shape(own, over), "index {} over {}", axis.name, over)
+            elif position < len(shape):
+                self.axis(axis, shape[position], scope)
+            position += taken
+        self.need(position == len(shape), "{} axes for {!r}", position, value)
+
     def axis(self, axis: object, extent: Dim | Pack, scope: set[Idx]) -> None:
-        if isinstance(axis, Idx):
-            self.need(axis in scope, "index {} is not bound", axis.name)
-            own = axis.extent if isinstance(axis.extent, tuple) else (axis.extent,)
-            self.need(self.same_shape(own, (extent,)), "index {} over {}", axis.name, extent)
-        elif isinstance(axis, Dim):
+        if isinstance(axis, Dim):
             if not isinstance(extent, Pack):
                 self.need(self.facts.holds("<", axis, extent), "index {} within {}", axis, extent)
         elif isinstance(axis, GExpr):
