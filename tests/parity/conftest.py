@@ -5,18 +5,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import oracle
 import pytest
+import torch
 
 MAKERS = {
     "text": oracle.qwen_text,
     "vision": oracle.qwen_vision,
     "llama": oracle.llama_small,
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Models this small run faster on one thread, several times so beside other work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

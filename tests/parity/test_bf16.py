@@ -49,7 +49,7 @@ def test_bf16_error_of_steps(package, checkpoint, load):
         for pos in range(30, 60):
             token = tokens[:, pos : pos + 1]
             ours.append(model.decode(token, pos=pos))
-            out = theirs(input_ids=token, past_key_values=out.past_key_values, use_cache=True)
+            out = theirs(input_ids=token, cache=out.past_key_values, use_cache=True)
             steps.append(out.logits[:, -1])
     allowed = 1.5 * distance(torch.stack(steps, 1), truth)
     assert distance(torch.stack(ours, 1), truth) <= allowed

@@ -25,6 +25,11 @@ PROMPTS = [
 ]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """This model is not small: all threads."""
+
+
 @pytest.fixture(scope="module")
 def path():
     from oracle.llama import smollm2_file
