@@ -10,13 +10,17 @@ symbolic, since they follow from the shapes of its arguments).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count as _count
+from typing import TYPE_CHECKING
 
 from linnet.dims import Dim, Fact
 from linnet.ir.types import BlockRef, GenericArg, Pack, Type
 from linnet.source import Span
+
+if TYPE_CHECKING:
+    from linnet.ir.manifest import Parameter
 
 _ids = _count()
 
@@ -801,3 +805,20 @@ class Program:
     def entries(self, block: str) -> dict[str, Function]:
         found = {n: self.functions[i] for n, i in self.blocks[block].methods.items()}
         return {name: f for name, f in found.items() if f.kind == "entry"}
+
+    def manifest(
+        self,
+        *,
+        root: str | None = None,
+        generics: Mapping[str, int | str] | None = None,
+        present: frozenset[str] | None = None,
+    ) -> list[Parameter]:
+        """Every param, buffer and state under a root block, with shapes and dtypes.
+
+        `root` is the block's name; without it the only block with entries. `generics` binds
+        its generics by name; where `present` is given, optional parts that are not in it are
+        left out. Raises BindError for generics that are missing, unknown or excluded.
+        """
+        from linnet.ir.manifest import manifest, root_block
+
+        return manifest(self, root_block(self, root), generics or {}, present)
