@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from linnet.check import expressions, grids
-from linnet.check.body import Float, Int
+from linnet.check.body import LITERALS, Int, Pending
 from linnet.check.coerce import (
     is_integer,
 )
 from linnet.check.infer import same_shape
-from linnet.check.notation import Bound, Notation, Part, mentions
+from linnet.check.notation import Bound, Notation, Part, literal_part, mentions
 from linnet.check.slices import proven_index
 from linnet.check.typing import (
     ERROR,
@@ -215,8 +215,12 @@ def _axis(gx: Notation, item: tree.Node, extent: Dim, value: Value) -> Axis | No
         return None
     if isinstance(part, Int):
         return part.dim if proven_index(cx, part.dim, extent, item.span, value) else None
-    if isinstance(part, Float) or not is_integer(cx, part.dtype):
-        shown = "float" if isinstance(part, Float) else part.dtype
+    if isinstance(part, Pending):
+        part = literal_part(gx, part, "i64", item.span)
+        if part is None:
+            return None
+    if isinstance(part, LITERALS) or not is_integer(cx, part.dtype):
+        shown = "float" if isinstance(part, LITERALS) else part.dtype
         cx.report.error("E2209", item.span, f"an index is an integer, not `{shown}`")
         return None
     return part

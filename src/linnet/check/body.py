@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from linnet.check.declare import BlockDecl, FunctionDecl
 from linnet.check.dimensions import Scope
@@ -37,6 +38,30 @@ class Float:
 
 
 @dataclass(frozen=True, slots=True)
+class Pending:
+    """Made of literals alone, by `select` for example: takes a dtype like one of them."""
+
+    literals: tuple[Int | Float, ...]
+    # In a dtype that all of them can take: a Value, or an element of index notation.
+    build: Callable[[str], Any]
+
+
+# What has no dtype of its own.
+LITERALS = (Int, Float, Pending)
+Literal = Int | Float | Pending
+
+
+def literals_in(operand: Literal) -> tuple[Int | Float, ...]:
+    return operand.literals if isinstance(operand, Pending) else (operand,)
+
+
+def default_dtype(*operands: Literal) -> str:
+    """The dtype of literals without context."""
+    parts = [part for operand in operands for part in literals_in(operand)]
+    return "f64" if any(isinstance(part, Float) for part in parts) else "i64"
+
+
+@dataclass(frozen=True, slots=True)
 class NoneOperand:
     """`none`; its type comes from the context."""
 
@@ -65,7 +90,7 @@ class OptionalSub:
     declared: Span
 
 
-Operand = Value | Int | Float | NoneOperand | Sub | SubArray | OptionalSub
+Operand = Value | Int | Float | Pending | NoneOperand | Sub | SubArray | OptionalSub
 
 
 @dataclass(eq=False, slots=True)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from linnet.check import expressions, prelude
 from linnet.check.body import (
+    LITERALS,
     Body,
     Float,
     Int,
+    Literal,
     NoneOperand,
     Operand,
     OptionalSub,
+    Pending,
     Sub,
     SubArray,
+    default_dtype,
 )
-from linnet.check.coerce import coerce
+from linnet.check.coerce import coerce, literal
 from linnet.check.declare import (
     BlockDecl,
     ConstDecl,
@@ -37,7 +41,6 @@ from linnet.diagnostics.diagnostic import Label
 from linnet.ir.program import Call, Generic, MakeStruct, Step, Value
 from linnet.ir.types import (
     GenericArg,
-    OptionalType,
     ScalarType,
     StructType,
     Substitution,
@@ -45,6 +48,7 @@ from linnet.ir.types import (
     Type,
     substitute,
     substitute_arg,
+    substitute_dtype,
 )
 from linnet.source import Span
 from linnet.syntax import tree
@@ -393,6 +397,8 @@ def default_value(cx: Body, decl: FunctionDecl, node: tree.Expr, span: Span) -> 
                 return Float(-found.value)
             if isinstance(found, Int):
                 return Int(-1 * found.dim)
+            if isinstance(found, Value) and found.type is ERROR:
+                return found
         case tree.Name(text=text):
             item = decl.module.lookup(text)
             if isinstance(item, ConstDecl):
@@ -413,19 +419,26 @@ def _literals_bind(
     operands: list[tuple[ParamDecl, Operand, Span]],
 ) -> None:
     """A dtype generic that only literals could determine takes their default dtype."""
+    found: dict[str, list[Literal]] = {}
     for parameter, operand, _ in operands:
         type = parameter.type
-        if isinstance(type, OptionalType):
-            type = type.inner
-        if isinstance(type, (ScalarType, TensorType)) and inference.open(type.dtype):
-            if isinstance(operand, Float):
-                inference.bindings[type.dtype] = "f64"
-            elif isinstance(operand, Int):
-                kind = inference.kinds[type.dtype]
-                inference.bindings[type.dtype] = "f64" if kind == "Float" else "i64"
-        if not isinstance(operand, Value) and isinstance(type, TensorType):
-            # A scalar literal for `Tensor[*S; T]`: no dimensions.
-            inference.unify(TensorType(type.shape, "f32"), ScalarType("f32"))
+        if isinstance(type, (ScalarType, TensorType)) and isinstance(operand, LITERALS):
+            if inference.open(type.dtype):
+                found.setdefault(type.dtype, []).append(operand)
+    for name, literals in found.items():
+        is_float = inference.kinds[name] == "Float"
+        inference.bindings[name] = "f64" if is_float else default_dtype(*literals)
+    for at, (parameter, operand, span) in enumerate(operands):
+        type = parameter.type
+        if isinstance(type, TensorType):
+            if isinstance(operand, Pending):
+                dtype = substitute_dtype(type.dtype, inference.bindings)
+                made = literal(cx, operand, dtype, span)
+                operands[at] = (parameter, made, span)
+                inference.unify(type, made.type)
+            elif isinstance(operand, LITERALS):
+                # A number for `Tensor[*S; T]`: no dimensions.
+                inference.unify(TensorType(type.shape, "f32"), ScalarType("f32"))
 
 
 def _complete(cx: Body, node: tree.Call, decl: FunctionDecl, inference: Inference) -> bool:

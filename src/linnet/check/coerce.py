@@ -7,14 +7,18 @@ import math
 from collections.abc import Iterable
 
 from linnet.check.body import (
+    LITERALS,
     Body,
     Float,
     Int,
+    Literal,
     NoneOperand,
     Operand,
     OptionalSub,
+    Pending,
     Sub,
     SubArray,
+    default_dtype,
 )
 from linnet.check.dimensions import clause_help, witness_text
 from linnet.check.infer import same_type
@@ -66,8 +70,11 @@ def is_numeric(cx: Body, dtype: str) -> bool:
     return "bool" not in allowed(cx, dtype)
 
 
-def literal_problem(cx: Body, operand: Int | Float, dtype: str) -> str | None:
+def literal_problem(cx: Body, operand: Literal, dtype: str) -> str | None:
     """Why a literal cannot take a dtype, or None if it can."""
+    if isinstance(operand, Pending):
+        problems = (literal_problem(cx, part, dtype) for part in operand.literals)
+        return next((problem for problem in problems if problem), None)
     if isinstance(operand, Float):
         if not is_float(cx, dtype):
             return f"the float {operand.value!r} is no `{dtype}`"
@@ -95,12 +102,14 @@ def literal_problem(cx: Body, operand: Int | Float, dtype: str) -> str | None:
     return None
 
 
-def literal(cx: Body, operand: Int | Float, dtype: str, span: Span) -> Value:
-    """A literal as a scalar value of a dtype."""
+def literal(cx: Body, operand: Literal, dtype: str, span: Span) -> Value:
+    """A literal as a value of a dtype."""
     problem = literal_problem(cx, operand, dtype)
     if problem is not None:
         cx.report.error("E2105", span, problem)
         return cx.poison()
+    if isinstance(operand, Pending):
+        return operand.build(dtype)
     result = Value(ScalarType(dtype))
     if isinstance(operand, Float):
         value: int | float = operand.value
@@ -119,11 +128,11 @@ def value_of(cx: Body, operand: Operand, span: Span, expected: Type | None = Non
     match operand:
         case Value():
             return operand
-        case Int() | Float():
+        case Int() | Float() | Pending():
             hint = expected
             while isinstance(hint, OptionalType):
                 hint = hint.inner
-            dtype = "i64" if isinstance(operand, Int) else "f64"
+            dtype = default_dtype(operand)
             if isinstance(hint, (ScalarType, TensorType)):
                 dtype = hint.dtype
             return literal(cx, operand, dtype, span)
@@ -168,9 +177,14 @@ def coerce(
             help=f"`fill<{expected.dtype}>([…], value)` makes a tensor of one value",
         )
         return cx.poison()
-    if isinstance(operand, (Int, Float)) and not isinstance(expected, ScalarType):
+    if isinstance(operand, LITERALS) and not isinstance(expected, (ScalarType, TensorType)):
         if expected is not ERROR:
             mismatch(cx, expected, value_of(cx, operand, span), span, what, related, code)
+        return cx.poison()
+    if isinstance(operand, NoneOperand) and not isinstance(expected, OptionalType):
+        if expected is not ERROR:
+            message = f"{what} is `none`, expected `{expected}`"
+            cx.report.error(code or "E2101", span, message, related=related)
         return cx.poison()
     value = value_of(cx, operand, span, expected)
     if value.type is ERROR or expected is ERROR:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from linnet.check import calls, elements, expressions, grids
-from linnet.check.body import Float, Int
+from linnet.check.body import LITERALS, Pending, default_dtype, literals_in
 from linnet.check.coerce import (
     is_integer,
     is_numeric,
@@ -110,30 +110,25 @@ def _prelude(
         part = grids.scalar(gx, parts[0])
         if target is None or part is None:
             return None
-        if isinstance(part, (Int, Float)):
+        if isinstance(part, LITERALS):
             return literal_part(gx, part, target, node.span)
         return GCast(part, target)
     if name in ("min", "max", "shl", "shr"):
-        a, b = grids.scalar(gx, parts[0], dtype), grids.scalar(gx, parts[1], dtype)
-        pair = elements.together(gx, a, b, parts[0].span, parts[1].span, dtype)
-        if pair is None:
+        a = grids.scalar(gx, parts[0], dtype)
+        b = grids.scalar(gx, parts[1], dtype or (a.dtype if isinstance(a, GExpr) else None))
+        if a is None or b is None:
             return None
-        x, y = pair
-        if x.dtype != y.dtype:
-            cx.report.error(
-                "E2103", node.span, f"`{name}` of `{x.dtype}` and `{y.dtype}`",
-                help=f"`cast<{x.dtype}>(…)`",
-            )  # fmt: skip
-            return None
-        defined = is_numeric if name in ("min", "max") else is_integer
-        if not defined(cx, x.dtype):
-            cx.report.error("E2104", node.span, f"`{name}` is not defined for `{x.dtype}`")
-            return None
-        return GBinary(name, x, y, x.dtype)
+
+        def build(wanted: str | None) -> GExpr | None:
+            return _pairwise(gx, node, name, a, b, parts, wanted)
+
+        if isinstance(a, LITERALS) and isinstance(b, LITERALS):
+            return Pending((*literals_in(a), *literals_in(b)), build)
+        return build(dtype)
     part = grids.scalar(gx, parts[0], dtype)
     if part is None:
         return None
-    if isinstance(part, (Int, Float)):
+    if isinstance(part, LITERALS):
         part = literal_part(gx, part, dtype or "f64", parts[0].span)
         if part is None:
             return None
@@ -149,9 +144,36 @@ def _prelude(
     return GUnary(name, part, part.dtype)
 
 
+def _pairwise(
+    gx: Notation,
+    node: tree.Call,
+    name: str,
+    a: Part,
+    b: Part,
+    parts: list[tree.Expr],
+    dtype: str | None,
+) -> GExpr | None:
+    cx = gx.cx
+    pair = elements.together(gx, a, b, parts[0].span, parts[1].span, dtype)
+    if pair is None:
+        return None
+    x, y = pair
+    if x.dtype != y.dtype:
+        cx.report.error(
+            "E2103", node.span, f"`{name}` of `{x.dtype}` and `{y.dtype}`",
+            help=f"`cast<{x.dtype}>(…)`",
+        )  # fmt: skip
+        return None
+    defined = is_numeric if name in ("min", "max") else is_integer
+    if not defined(cx, x.dtype):
+        cx.report.error("E2104", node.span, f"`{name}` is not defined for `{x.dtype}`")
+        return None
+    return GBinary(name, x, y, x.dtype)
+
+
 def _default(gx: Notation, decl: FunctionDecl, node: tree.Expr, span: Span) -> Part:
     operand = calls.default_value(gx.cx, decl, node, span)
-    if isinstance(operand, (Int, Float)):
+    if isinstance(operand, LITERALS):
         return operand
     value = value_of(gx.cx, operand, span)
     if not isinstance(value.type, ScalarType):
@@ -205,7 +227,9 @@ def _scalar_function(gx: Notation, node: tree.Call, decl: FunctionDecl) -> Part:
                 if kind == "Shape":
                     inference.bindings[name] = ()
                 elif kind != "Dim":
-                    inference.bindings[name] = "i64" if isinstance(part, Int) else "f64"
+                    literals = [part] if isinstance(part, LITERALS) else []
+                    is_float = kind == "Float"
+                    inference.bindings[name] = "f64" if is_float else default_dtype(*literals)
     for generic in decl.generics:
         bound = inference.bindings.get(generic.name)
         if bound is None and generic.default is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from linnet.check import grids
-from linnet.check.body import Float, Int
+from linnet.check.body import LITERALS, Float, Int, Pending, default_dtype, literals_in
 from linnet.check.coerce import (
     is_integer,
     is_numeric,
@@ -27,7 +27,7 @@ from linnet.syntax import tree
 
 
 def typed_part(gx: Notation, part: Part, dtype: str, span: Span) -> GExpr | None:
-    return literal_part(gx, part, dtype, span) if isinstance(part, (Int, Float)) else part
+    return literal_part(gx, part, dtype, span) if isinstance(part, LITERALS) else part
 
 
 def together(
@@ -35,16 +35,12 @@ def together(
 ) -> tuple[GExpr, GExpr] | None:
     if a is None or b is None:
         return None
-    if isinstance(a, (Int, Float)) and isinstance(b, (Int, Float)):
-        default = "f64" if isinstance(a, Float) or isinstance(b, Float) else "i64"
-        chosen = (
-            dtype
-            if dtype and not any(literal_problem(gx.cx, p, dtype) for p in (a, b))
-            else default
-        )
+    if isinstance(a, LITERALS) and isinstance(b, LITERALS):
+        fits = dtype is not None and not any(literal_problem(gx.cx, p, dtype) for p in (a, b))
+        chosen = dtype if fits and dtype is not None else default_dtype(a, b)
         x, y = literal_part(gx, a, chosen, a_span), literal_part(gx, b, chosen, b_span)
-    elif isinstance(a, (Int, Float)):
-        assert not isinstance(b, (Int, Float))
+    elif isinstance(a, LITERALS):
+        assert not isinstance(b, LITERALS)
         x, y = literal_part(gx, a, b.dtype, a_span), b
     else:
         x, y = a, typed_part(gx, b, a.dtype, b_span)
@@ -57,8 +53,8 @@ def unary(gx: Notation, node: tree.Unary, dtype: str | None) -> Part:
     if part is None:
         return None
     if node.op == "!":
-        if isinstance(part, (Int, Float)) or part.dtype != "bool":
-            shown = "a number" if isinstance(part, (Int, Float)) else f"`{part.dtype}`"
+        if isinstance(part, LITERALS) or part.dtype != "bool":
+            shown = "a number" if isinstance(part, LITERALS) else f"`{part.dtype}`"
             cx.report.error("E2116", node.operand.span, f"`!` takes a `bool`, not {shown}")
             return None
         return GUnary("not", part, "bool")
@@ -66,6 +62,16 @@ def unary(gx: Notation, node: tree.Unary, dtype: str | None) -> Part:
         return Int(0 - part.dim) if node.op == "-" else part
     if isinstance(part, Float):
         return Float(-part.value) if node.op == "-" else part
+    if isinstance(part, Pending):
+        if node.op == "+":
+            return part
+        inner = part
+
+        def negative(dtype: str) -> GExpr | None:
+            x: GExpr | None = inner.build(dtype)
+            return None if x is None else GUnary("neg", x, dtype)
+
+        return Pending(part.literals, negative)
     if not is_numeric(cx, part.dtype):
         cx.report.error("E2104", node.span, f"`{node.op}` is not defined for `{part.dtype}`")
         return None
@@ -81,7 +87,11 @@ def binary(gx: Notation, node: tree.Binary, dtype: str | None) -> Part:
         hint = None if part.op in COMPARE or part.op in ("&&", "||") else dtype
         if position == 0:
             left = grids.scalar(gx, part.left, hint)
-        right = grids.scalar(gx, part.right, hint)
+        logic = part.op in ("&&", "||")
+        if hint is None and not logic and isinstance(left, GExpr):
+            right = grids.scalar(gx, part.right, left.dtype)
+        else:
+            right = grids.scalar(gx, part.right, hint)
         left = _combine(gx, part, left, right, hint)
     return left
 
@@ -93,13 +103,11 @@ def _combine(gx: Notation, node: tree.Binary, a: Part, b: Part, dtype: str | Non
         return None
     if op in ("&&", "||"):
         for part, side in ((a, node.left), (b, node.right)):
-            if isinstance(part, (Int, Float)) or part.dtype != "bool":
-                type = ScalarType("i64" if isinstance(part, Int) else "f64")
-                if not isinstance(part, (Int, Float)):
-                    type = ScalarType(part.dtype)
-                logic_error(cx, op, type, side.span)
+            if isinstance(part, LITERALS) or part.dtype != "bool":
+                dtype = default_dtype(part) if isinstance(part, LITERALS) else part.dtype
+                logic_error(cx, op, ScalarType(dtype), side.span)
                 return None
-        assert not isinstance(a, (Int, Float)) and not isinstance(b, (Int, Float))
+        assert not isinstance(a, LITERALS) and not isinstance(b, LITERALS)
         return GBinary("and" if op == "&&" else "or", a, b, "bool")
     if isinstance(a, Int) and isinstance(b, Int) and op not in COMPARE:
         if op in ("&", "|", "^"):
@@ -107,15 +115,21 @@ def _combine(gx: Notation, node: tree.Binary, a: Part, b: Part, dtype: str | Non
         else:
             dim = arithmetic(cx.scope, op, a.dim, b.dim, node.right.span)
         return None if dim is None else Int(dim)
-    if not isinstance(a, GExpr) and not isinstance(b, GExpr):
+    if isinstance(a, LITERALS) and isinstance(b, LITERALS):
         folded = fold(op, a, b)
         if folded is not None:
             return folded
-    pair = together(gx, a, b, node.left.span, node.right.span, dtype)
-    return None if pair is None else _apply(gx, op, *pair, node)
+
+    def build(wanted: str | None) -> GExpr | None:
+        pair = together(gx, a, b, node.left.span, node.right.span, wanted)
+        return None if pair is None else _apply(gx, op, *pair, node)
+
+    if op not in COMPARE and isinstance(a, LITERALS) and isinstance(b, LITERALS):
+        return Pending((*literals_in(a), *literals_in(b)), build)
+    return build(dtype)
 
 
-def _apply(gx: Notation, op: str, x: GExpr, y: GExpr, node: tree.Binary) -> Part:
+def _apply(gx: Notation, op: str, x: GExpr, y: GExpr, node: tree.Binary) -> GExpr | None:
     cx = gx.cx
     if x.dtype != y.dtype:
         cx.report.error(
@@ -152,17 +166,27 @@ def choice(
 ) -> Part:
     cx = gx.cx
     test = grids.scalar(gx, test_node)
-    a, b = grids.scalar(gx, then, dtype), grids.scalar(gx, orelse, dtype)
-    pair = together(gx, a, b, then.span, orelse.span, dtype)
-    if test is None or pair is None:
+    a = grids.scalar(gx, then, dtype)
+    b = grids.scalar(gx, orelse, dtype or (a.dtype if isinstance(a, GExpr) else None))
+    if test is None or a is None or b is None:
         return None
-    if isinstance(test, (Int, Float)) or test.dtype != "bool":
-        shown = "a number" if isinstance(test, (Int, Float)) else f"`{test.dtype}`"
+    if isinstance(test, LITERALS) or test.dtype != "bool":
+        shown = "a number" if isinstance(test, LITERALS) else f"`{test.dtype}`"
         cx.report.error("E2114", test_node.span, f"a condition is a `bool`, not {shown}")
         return None
-    x, y = pair
-    if x.dtype != y.dtype:
-        code = "E2115" if lazy else "E2103"
-        cx.report.error(code, node.span, f"the branches differ: `{x.dtype}` and `{y.dtype}`")
-        return None
-    return GSelect(test, x, y, x.dtype, lazy)
+    chosen = test
+
+    def build(wanted: str | None) -> GExpr | None:
+        pair = together(gx, a, b, then.span, orelse.span, wanted)
+        if pair is None:
+            return None
+        x, y = pair
+        if x.dtype != y.dtype:
+            code = "E2115" if lazy else "E2103"
+            cx.report.error(code, node.span, f"the branches differ: `{x.dtype}` and `{y.dtype}`")
+            return None
+        return GSelect(chosen, x, y, x.dtype, lazy)
+
+    if isinstance(a, LITERALS) and isinstance(b, LITERALS):
+        return Pending((*literals_in(a), *literals_in(b)), build)
+    return build(dtype)

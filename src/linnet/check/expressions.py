@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from linnet.check import calls, grids, operators, slices
 from linnet.check.body import (
+    LITERALS,
     Body,
     Float,
     Int,
@@ -14,6 +15,7 @@ from linnet.check.body import (
     OptionalSub,
     Sub,
     SubArray,
+    default_dtype,
 )
 from linnet.check.coerce import coerce, value_of
 from linnet.check.declare import ConstDecl, Decl, EnumDecl, FunctionDecl, ModuleAlias, kind_of
@@ -359,7 +361,12 @@ def branches(
         cx.open_region()
         cx.push()
         params = setup()
-        operand = expression(cx, node, expected)
+        # A branch that is known gives its dtype to literals in the later ones.
+        hint = expected
+        if hint is None:
+            types = [o.type for _, _, o, _ in found if isinstance(o, Value)]
+            hint = next((t for t in types if t is not ERROR), None)
+        operand = expression(cx, node, hint)
         cx.pop()
         found.append((params, cx.close_region(), operand, node))
     # A branch that knows its type gives it to literals and `none` in the others.
@@ -367,8 +374,9 @@ def branches(
     if type is None:
         known = [o.type for _, _, o, _ in found if isinstance(o, Value)]
         type = next((t for t in known if t is not ERROR), None)
-        if type is None and any(isinstance(o, Float) for _, _, o, _ in found):
-            type = ScalarType("f64")
+        literals = [o for _, _, o, _ in found if isinstance(o, LITERALS)]
+        if type is None and literals:
+            type = ScalarType(default_dtype(*literals))
     regions: list[Region] = []
     result: Type | None = None
     failed = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from linnet.check import accesses, element_calls, elements, expressions
-from linnet.check.body import Body, Float, Int, Operand
+from linnet.check.body import LITERALS, Body, Operand, Pending, default_dtype
 from linnet.check.coerce import (
     is_numeric,
     value_of,
@@ -82,10 +82,8 @@ def reduction(cx: Body, node: tree.Reduce, expected: Type | None) -> Operand:
 
 def _finish(gx: Notation, node: tree.Expr, dtype: str | None) -> GExpr | None:
     part = scalar(gx, node, dtype)
-    if isinstance(part, Int):
-        return literal_part(gx, part, dtype or "i64", node.span)
-    if isinstance(part, Float):
-        return literal_part(gx, part, dtype or "f64", node.span)
+    if isinstance(part, LITERALS):
+        return literal_part(gx, part, dtype or default_dtype(part), node.span)
     return part
 
 
@@ -129,9 +127,16 @@ def _outside(gx: Notation, node: tree.Expr, dtype: str | None) -> Part:
     cx = gx.cx
     hint = ScalarType(dtype) if dtype is not None else None
     operand = expressions.expression(cx, node, hint)
-    if isinstance(operand, (Int, Float)):
+    if isinstance(operand, Pending):
+        inner = operand
+        return Pending(operand.literals, lambda dtype: _read(gx, node, inner.build(dtype)))
+    if isinstance(operand, LITERALS):
         return operand
-    value = value_of(cx, operand, node.span, hint)
+    return _read(gx, node, value_of(cx, operand, node.span, hint))
+
+
+def _read(gx: Notation, node: tree.Expr, value: Value) -> GExpr | None:
+    cx = gx.cx
     if value.type is ERROR:
         return None
     if isinstance(value.type, TensorType):
@@ -172,9 +177,8 @@ def _reduce(gx: Notation, node: tree.Reduce, dtype: str | None) -> Part:
             return None
     hint = accumulate or (dtype if node.kind in ("sum", "prod", "max", "min") else None)
     part = scalar(gx, node.body, hint)
-    if isinstance(part, (Int, Float)):
-        default = "i64" if isinstance(part, Int) else "f64"
-        part = literal_part(gx, part, hint or default, node.body.span)
+    if isinstance(part, LITERALS):
+        part = literal_part(gx, part, hint or default_dtype(part), node.body.span)
     for bound in bounds:
         gx.indices.pop(bound.idx.name, None)
     gx.indices.update(hidden)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from linnet.check.body import Body, Float, Int
+from linnet.check.body import Body, Float, Int, Literal, Pending
 from linnet.check.coerce import (
     literal_problem,
 )
@@ -46,7 +46,7 @@ class Notation:
 
 
 # A part of a scalar expression: with a dtype, or a literal that still lacks one.
-Part = GExpr | Int | Float | None
+Part = GExpr | Int | Float | Pending | None
 
 
 def bind(gx: Notation, binder: tree.IndexBinder) -> Bound | None:
@@ -64,12 +64,15 @@ def bind(gx: Notation, binder: tree.IndexBinder) -> Bound | None:
     return bound
 
 
-def literal_part(gx: Notation, part: Int | Float, dtype: str, span: Span) -> GExpr | None:
+def literal_part(gx: Notation, part: Literal, dtype: str, span: Span) -> GExpr | None:
     cx = gx.cx
     problem = literal_problem(cx, part, dtype)
     if problem is not None:
         cx.report.error("E2105", span, problem)
         return None
+    if isinstance(part, Pending):
+        made: GExpr | None = part.build(dtype)
+        return made
     if isinstance(part, Float):
         return GLit(round_float(part.value, dtype) if dtype in DTYPES else part.value, dtype)
     number = part.dim.constant

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from linnet.check import expressions
-from linnet.check.body import Body, Float, Int, Operand
+from linnet.check.body import (
+    LITERALS,
+    Body,
+    Float,
+    Int,
+    Operand,
+    Pending,
+    default_dtype,
+    literals_in,
+)
 from linnet.check.coerce import (
     allowed,
     explain_shapes,
@@ -68,6 +77,16 @@ def unary(cx: Body, node: tree.Unary, expected: Type | None) -> Operand:
         return Int(Dim.const(0) - operand.dim) if node.op == "-" else operand
     if isinstance(operand, Float):
         return Float(-operand.value) if node.op == "-" else operand
+    if isinstance(operand, Pending):
+        if node.op == "+":
+            return operand
+        inner = operand
+
+        def negative(dtype: str) -> Value:
+            x = inner.build(dtype)
+            return cx.emit(Unary([Value(x.type)], node.span, "neg", x))
+
+        return Pending(operand.literals, negative)
     found = value_of(cx, operand, node.operand.span)
     if found.type is ERROR:
         return found
@@ -101,10 +120,17 @@ def binary(cx: Body, node: tree.Binary, expected: Type | None) -> Operand:
             continue
         if left is None:
             left = expressions.expression(cx, part.left, inner)
-        right = expressions.expression(cx, part.right, inner)
+        right = expressions.expression(cx, part.right, inner or numbers_like(left))
         left = combine(cx, part.op, left, right, part, inner)
     assert left is not None
     return left
+
+
+def numbers_like(operand: Operand) -> Type | None:
+    """The dtype of an operand, as a hint for literals in its sibling."""
+    if isinstance(operand, Value) and isinstance(operand.type, (TensorType, ScalarType)):
+        return ScalarType(operand.type.dtype)
+    return None
 
 
 def _logic(cx: Body, node: tree.Binary, left: Operand | None) -> Operand:
@@ -154,10 +180,17 @@ def combine(
     folded = fold(op, a, b)
     if folded is not None:
         return folded
-    left, right = together(cx, a, b, node.left.span, node.right.span, hint)
-    if left.type is ERROR or right.type is ERROR:
-        return cx.poison()
-    return apply(cx, op, left, right, node)
+
+    def build(dtype: str | None) -> Value:
+        given = None if dtype is None else ScalarType(dtype)
+        left, right = together(cx, a, b, node.left.span, node.right.span, given)
+        if left.type is ERROR or right.type is ERROR:
+            return cx.poison()
+        return apply(cx, op, left, right, node)
+
+    if op not in COMPARE and isinstance(a, LITERALS) and isinstance(b, LITERALS):
+        return Pending((*literals_in(a), *literals_in(b)), build)
+    return build(hint.dtype if isinstance(hint, (ScalarType, TensorType)) else None)
 
 
 def fold(op: str, a: Operand, b: Operand) -> Float | None:
@@ -191,17 +224,17 @@ def together(
     cx: Body, a: Operand, b: Operand, a_span: Span, b_span: Span, hint: Type | None = None
 ) -> tuple[Value, Value]:
     """Both operands as values; a literal takes the dtype of the other."""
-    if not isinstance(a, Value) and not isinstance(b, Value):
+    if isinstance(a, LITERALS) and isinstance(b, LITERALS):
         if isinstance(hint, (ScalarType, TensorType)) and not any(
-            isinstance(o, (Int, Float)) and literal_problem(cx, o, hint.dtype) for o in (a, b)
+            literal_problem(cx, o, hint.dtype) for o in (a, b)
         ):
-            dtype: Type | None = ScalarType(hint.dtype)
+            dtype = hint.dtype
         else:
-            dtype = ScalarType("f64") if isinstance(a, Float) or isinstance(b, Float) else None
-        return value_of(cx, a, a_span, dtype), value_of(cx, b, b_span, dtype)
+            dtype = default_dtype(a, b)
+        return literal(cx, a, dtype, a_span), literal(cx, b, dtype, b_span)
 
     def follow(operand: Operand, other: Operand, span: Span) -> Value:
-        if isinstance(operand, (Int, Float)) and isinstance(other, Value):
+        if isinstance(operand, LITERALS) and isinstance(other, Value):
             type = other.type
             if isinstance(type, (TensorType, ScalarType)):
                 return literal(cx, operand, type.dtype, span)

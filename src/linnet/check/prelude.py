@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from linnet.check import expressions, operators
-from linnet.check.body import Body, Float, Int, Operand
+from linnet.check.body import LITERALS, Body, Float, Int, Operand, Pending, literals_in
 from linnet.check.coerce import (
     coerce,
     is_float,
@@ -149,7 +149,7 @@ def _numbers(cx: Body, value: Value, span: Span, name: str) -> bool:
 
 def _cast(cx: Body, node: tree.Call, source: tree.Expr, dtype: str) -> Operand:
     operand = expressions.expression(cx, source)
-    if isinstance(operand, (Int, Float)):
+    if isinstance(operand, LITERALS):
         if not literal_problem(cx, operand, dtype):
             return literal(cx, operand, dtype, node.span)
         # A literal of another kind has its own default dtype and is converted from it.
@@ -200,7 +200,25 @@ def _fill(
 def _select(cx: Body, node: tree.Call, parts: list[tree.Expr], expected: Type | None) -> Operand:
     condition = expressions.value(cx, parts[0])
     a = expressions.expression(cx, parts[1], expected)
-    b = expressions.expression(cx, parts[2], expected)
+    b = expressions.expression(cx, parts[2], expected or operators.numbers_like(a))
+    if isinstance(a, LITERALS) and isinstance(b, LITERALS):
+
+        def build(dtype: str) -> Value:
+            return _selected(cx, node, parts, condition, a, b, ScalarType(dtype))
+
+        return Pending((*literals_in(a), *literals_in(b)), build)
+    return _selected(cx, node, parts, condition, a, b, expected)
+
+
+def _selected(
+    cx: Body,
+    node: tree.Call,
+    parts: list[tree.Expr],
+    condition: Value,
+    a: Operand,
+    b: Operand,
+    expected: Type | None,
+) -> Value:
     left, right = operators.together(cx, a, b, parts[1].span, parts[2].span, expected)
     if any(v.type is ERROR for v in (condition, left, right)):
         return cx.poison()
@@ -229,11 +247,19 @@ def _extreme(
     cx: Body, node: tree.Call, name: str, parts: list[tree.Expr], expected: Type | None
 ) -> Operand:
     a = expressions.expression(cx, parts[0], expected)
-    b = expressions.expression(cx, parts[1], expected)
+    b = expressions.expression(cx, parts[1], expected or operators.numbers_like(a))
     if isinstance(a, Int) and isinstance(b, Int):
         return Int(Dim.min(a.dim, b.dim) if name == "min" else Dim.max(a.dim, b.dim))
     if isinstance(a, Float) and isinstance(b, Float):
         return Float(min(a.value, b.value) if name == "min" else max(a.value, b.value))
+    if isinstance(a, LITERALS) and isinstance(b, LITERALS):
+
+        def build(dtype: str) -> Value:
+            given = ScalarType(dtype)
+            x, y = operators.together(cx, a, b, parts[0].span, parts[1].span, given)
+            return _pairwise(cx, node, name, x, y, parts, is_numeric)
+
+        return Pending((*literals_in(a), *literals_in(b)), build)
     left, right = operators.together(cx, a, b, parts[0].span, parts[1].span, expected)
     return _pairwise(cx, node, name, left, right, parts, is_numeric)
 
@@ -258,7 +284,7 @@ def _pairwise(
     right: Value,
     parts: list[tree.Expr],
     defined: Defined,
-) -> Operand:
+) -> Value:
     for value, part in ((left, parts[0]), (right, parts[1])):
         if not _numbers(cx, value, part.span, name):
             return cx.poison()

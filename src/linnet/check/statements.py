@@ -117,7 +117,11 @@ def _statement(cx: Body, node: tree.Stmt) -> None:
                 help="assign a `var` and return it after the loop",
             )
         case tree.Yield():
-            cx.report.error("E2120", node.span, "`yield` ends the body of a `let ys = for … { … }`")
+            cx.report.error(
+                "E2120",
+                node.span,
+                "`yield` stands at the end of a `let ys = for … { … }`, and only there",
+            )
 
 
 def _annotation(cx: Body, node: tree.TypeExpr | None) -> Type | None:
@@ -468,7 +472,8 @@ def _for_yield(cx: Body, node: tree.ForExpr) -> Value:
     parts: list[Value] = []
     is_tuple = False
     if yielded is None:
-        cx.report.error("E2120", node.span, "the body of `for … yield` ends in `yield`")
+        if not any(isinstance(statement, tree.Yield) for statement in node.body):
+            cx.report.error("E2120", node.span, "the body of `for … yield` ends in `yield`")
     elif isinstance(yielded.type, TupleType):
         is_tuple = True
         for position, item in enumerate(yielded.type.items):

@@ -189,9 +189,7 @@ class Verifier:
                 for arg in args:
                     self.expr(arg, scope)
 
-    def access(
-        self, axes: Iterable[object], shape: Shape, value: Value, scope: set[Idx]
-    ) -> None:
+    def access(self, axes: Iterable[object], shape: Shape, value: Value, scope: set[Idx]) -> None:
         """Every axis is indexed, several by one pack of indices."""
         position = 0
         for axis in axes:
