@@ -37,8 +37,8 @@ MAX_NESTING = 16
 MAX_MEMO = 5000
 # Rewrites and sign tests for one question, and for the assumptions themselves; a program's own
 # need a few hundred.
-MAX_STEPS = 3000
-PREPARATION = 5  # times as much for the assumptions as for a question
+MAX_STEPS = 2000
+PREPARATION = 2  # times as much for the assumptions as for a question
 
 
 class Exhausted(DimTooLarge):
@@ -66,6 +66,7 @@ class Context:
         self.products = products  # whether products may be rewritten
         self.limit = steps
         self.steps = PREPARATION * steps
+        self.spent = 0  # over all questions
         self.contradiction = False
         self.atoms: dict[Atom, Dim] = {}  # atom -> what it equals
         self.monomials: dict[Monomial, Dim] = {}
@@ -79,11 +80,20 @@ class Context:
         self._source = sorted(set(inequalities), key=lambda d: d.key)
         self.inequalities: list[Dim] = list(self._source)
         self._derive_bounds()
-        self._solve([Equation(dim, fact) for dim, fact in equalities])
-        self._sign_fresh_names()
+        equations = [Equation(dim, fact) for dim, fact in equalities]
+        try:
+            self._solve(equations)
+            self._sign_fresh_names()
+        except DimTooLarge:
+            # Every rule made so far is true by itself; the rest is left to elimination.
+            self.unsolved = equations
         self._memo.clear()
+        self.begin()
         for equation in self.unsolved:
-            dim = self.normal(equation.dim)
+            try:
+                dim = self.normal(equation.dim)
+            except DimTooLarge:
+                dim = equation.dim
             self.inequalities += [dim, -dim]
         for monomial, value in self.monomials.items():
             # Rewriting hides the product; its factors are still bounded by it.
@@ -100,6 +110,7 @@ class Context:
 
     def spend(self, steps: int = 1) -> None:
         self.steps -= steps
+        self.spent += steps
         if self.steps < 0:
             raise Exhausted
 
@@ -117,7 +128,7 @@ class Context:
 
     def nonnegative(self, dim: Dim) -> bool:
         """A quick test of `dim >= 0`: bounds, then one assumption at a time."""
-        self.spend()
+        self.spend(1 + (len(self.inequalities) + len(dim.terms)) // 8)
         if self._at_least_zero(dim):
             return True
         if not any(coefficient > 0 for _, coefficient in dim.terms):
@@ -158,6 +169,9 @@ class Context:
         self._implied.clear()
         for _ in range(4):
             changed = False
+            self.steps -= len(self.inequalities) // 4
+            if self.steps < 0:
+                return
             for dim in self.inequalities:
                 for monomial, coefficient in dim.terms:
                     if monomial:
@@ -264,6 +278,7 @@ class Context:
                 if dim.terms:
                     normalized.append(replace(equation, dim=dim))
             pending = list(dict.fromkeys(normalized))
+            self.spend(len(pending) + len(self._source))
             pending.sort(key=lambda equation: equation.dim.key)
             for step in (self._by_name, self._by_abstraction, self._by_atom, self._by_monomial):
                 solved = next((e for e in pending if step(e)), None)

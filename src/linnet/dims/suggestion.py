@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from linnet.dims.facts import Facts
 
 MAX_CANDIDATES = 24
+MAX_SPENT = 6000  # steps on all of them
 CANDIDATE_STEPS = 600  # to prove the goal with one of them
 
 
@@ -28,12 +29,13 @@ def missing(facts: Facts, goal: Fact) -> Fact | None:
     from linnet.dims.facts import Facts
 
     seen: set[Fact] = set()
+    spent = 0
     try:
         for candidate in _candidates(facts, goal):
             if candidate in seen or not candidate.names():
                 continue
             seen.add(candidate)
-            if len(seen) > MAX_CANDIDATES:
+            if len(seen) > MAX_CANDIDATES or spent > MAX_SPENT:
                 break
             extended = Facts((*facts.facts, candidate), steps=CANDIDATE_STEPS)
             if (
@@ -42,6 +44,7 @@ def missing(facts: Facts, goal: Fact) -> Fact | None:
                 and satisfiable(extended, candidate.names() | goal.names())
             ):
                 return candidate
+            spent += extended.theory.spent
     except DimTooLarge:
         pass
     return None

@@ -15,8 +15,8 @@ KEPT = 512  # theories kept; a package has a few dozen
 class Theory:
     """The assumptions as rules and inequalities, and the answers found so far.
 
-    `steps` is the budget of one question. Where the assumptions themselves exceed theirs, none is
-    used, and all are reported as unused.
+    `steps` is the budget of one question. Where the equalities exceed theirs, they are used as
+    inequalities only and reported as unused.
     """
 
     def __init__(self, facts: frozenset[Fact], steps: int = MAX_STEPS):
@@ -40,39 +40,36 @@ class Theory:
                 inequalities.append(difference - 1 if fact.op == ">" else difference)
             else:
                 inequalities.append(-difference - 1 if fact.op == "<" else -difference)
-        try:
+        prover = Prover(equalities, inequalities, steps)
+        # x != 0 is x > 0 or x < 0 where the other is excluded.
+        signed: list[Dim] = []
+        prover.begin()
+        for difference, fact in different:
+            if self._follows(prover, ">=", difference):
+                signed.append(difference - 1)
+            elif self._follows(prover, ">=", -difference):
+                signed.append(-difference - 1)
+            else:
+                self.unused.add(fact)
+        if signed:
+            inequalities += signed
             prover = Prover(equalities, inequalities, steps)
-            # x != 0 is x > 0 or x < 0 where the other is excluded.
-            signed: list[Dim] = []
-            for difference, fact in different:
-                prover.begin()
-                normal = prover.normal(difference)
-                if prover.at_least_zero(normal):
-                    signed.append(difference - 1)
-                elif prover.at_least_zero(-normal):
-                    signed.append(-difference - 1)
-                else:
-                    self.unused.add(fact)
-            if signed:
-                inequalities += signed
-                prover = Prover(equalities, inequalities, steps)
-        except DimTooLarge:
-            self.unused = set(facts)
-            prover = Prover((), (), steps)
         self.unused.update(e.source for e in prover.unsolved if e.source is not None)
         self.views = [prover]
         if prover.monomials:
             # A rewritten product can hide a factor that the other view keeps.
-            try:
-                self.views.append(Prover(equalities, inequalities, steps, products=False))
-            except DimTooLarge:
-                pass
+            self.views.append(Prover(equalities, inequalities, steps, products=False))
 
     @property
     def prover(self) -> Prover:
         """The first view, with a full budget."""
         self.views[0].begin()
         return self.views[0]
+
+    @property
+    def spent(self) -> int:
+        """Steps used so far."""
+        return sum(view.spent for view in self.views)
 
     @property
     def contradictory(self) -> bool:
@@ -85,12 +82,13 @@ class Theory:
         """Whether `goal op 0` follows; `op` is `==`, `!=` or `>=`."""
         found = self.answers.get((op, goal))
         if found is None:
+            for view in self.views:
+                view.begin()
             found = any(self._follows(view, op, goal) for view in self.views)
             found = self.answers[op, goal] = found or self.contradictory
         return found
 
     def _follows(self, prover: Prover, op: str, goal: Dim) -> bool:
-        prover.begin()
         try:
             normal = prover.normal(goal)
             if op == ">=":
