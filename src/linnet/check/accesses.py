@@ -7,6 +7,7 @@ from linnet.check.body import LITERALS, Int, Pending
 from linnet.check.coerce import (
     is_integer,
 )
+from linnet.check.dimensions import clause_help, proof_notes
 from linnet.check.infer import same_shape
 from linnet.check.notation import Bound, Notation, Part, literal_part, mentions
 from linnet.check.slices import proven_index
@@ -14,7 +15,7 @@ from linnet.check.typing import (
     ERROR,
 )
 from linnet.diagnostics.diagnostic import Label
-from linnet.dims import Dim
+from linnet.dims import Dim, Fact
 from linnet.ir.program import (
     Axis,
     GRead,
@@ -158,10 +159,9 @@ def _two_extents(gx: Notation, bound: Bound, other: Type | Dim, span: Span, valu
     notes: list[str] = []
     help = None
     if isinstance(other, Dim) and isinstance(bound.idx.extent, Dim):
-        from linnet.check.coerce import explain_shapes
-
-        notes, help = explain_shapes(cx, (bound.idx.extent,), (other,))
-        notes = [note.replace("axis 0: ", "") for note in notes]
+        goal = Fact("==", bound.idx.extent, other)
+        proof = cx.facts.prove(goal)
+        notes, help = proof_notes(cx.facts, goal, proof), clause_help(cx.facts, proof)
     related = [Label(bound.first, f"here it is `{text(bound.idx.extent)}`")] if bound.first else []
     cx.report.error(
         "E2201",

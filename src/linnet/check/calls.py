@@ -279,6 +279,7 @@ def function_call(
     inference = Inference(decl.generics, dict(block_mapping))
     written = written_generics(cx, node, decl, inference)
     operands: list[tuple[ParamDecl, Operand, Span]] = []
+    binders: dict[str, Span] = {}  # the argument that bound each generic
     failed = not written
     for parameter in decl.params:
         argument = given.get(parameter.name)
@@ -307,7 +308,9 @@ def function_call(
             if operand.type is ERROR:
                 failed = True
             else:
+                before = set(inference.bindings)
                 inference.unify(parameter.type, operand.type)
+                binders.update(dict.fromkeys(set(inference.bindings) - before, span))
         operands.append((parameter, operand, span))
     if failed:
         return cx.poison()
@@ -325,6 +328,13 @@ def function_call(
                 f"`{parameter.name}` is declared `{parameter.type}`" + bound,
             ),
             *related,
+            *(
+                Label(
+                    binders[name], f"`{name}` is bound to `{_argument_text(inference, name)}` here"
+                )
+                for name in sorted(free_names(parameter.type))
+                if name in binders and binders[name] is not span
+            ),
         ]
         value = coerce(cx, operand, want, span, f"argument `{parameter.name}`", labels)
         failed |= value.type is ERROR
@@ -346,16 +356,19 @@ def _list(names: list[str]) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
+def _argument_text(inference: Inference, name: str) -> str:
+    argument = inference.bindings[name]
+    if isinstance(argument, tuple):
+        return f"[{', '.join(map(str, argument))}]"
+    return str(argument)
+
+
 def _bound_note(pattern: Type, want: Type, inference: Inference) -> str:
     """Which generics made a declared type what it is at this call."""
     names = [n for n in sorted(free_names(pattern)) if n in inference.bindings]
     parts = []
     for name in names:
-        argument = inference.bindings[name]
-        if isinstance(argument, tuple):
-            shown = f"[{', '.join(map(str, argument))}]"
-        else:
-            shown = str(argument)
+        shown = _argument_text(inference, name)
         if shown != name:
             parts.append(f"{name} = {shown}")
     return f", here with {', '.join(parts)}" if parts and pattern != want else ""

@@ -20,7 +20,6 @@ from linnet.check.body import (
     SubArray,
     default_dtype,
 )
-from linnet.check.dimensions import clause_help, witness_text
 from linnet.check.infer import same_type
 from linnet.check.literals import (
     float_fits,
@@ -29,9 +28,9 @@ from linnet.check.literals import (
     integer_range,
     round_float,
 )
+from linnet.check.shapes import explain_shapes, shape_text
 from linnet.check.typing import ERROR
 from linnet.diagnostics.diagnostic import Label
-from linnet.dims import Dim, Fact
 from linnet.ir.program import Const, DimValue, MakeNone, Value
 from linnet.ir.types import (
     CONSTRAINTS,
@@ -39,9 +38,7 @@ from linnet.ir.types import (
     FLOATS,
     INTEGERS,
     OptionalType,
-    Pack,
     ScalarType,
-    Shape,
     TensorType,
     TupleType,
     Type,
@@ -224,7 +221,7 @@ def mismatch(
             )
             return
     elif tensors:
-        notes, help = explain_shapes(cx, shape_of(expected), shape_of(actual))
+        notes, help = explain_shapes(cx.facts, shape_of(expected), shape_of(actual))
         cx.report.error(
             code or "E2202",
             span,
@@ -254,33 +251,3 @@ def mismatch(
         related=labels,
         help=help,
     )
-
-
-def shape_text(type: Type) -> str:
-    shape = shape_of(type)
-    return f"`[{', '.join(map(str, shape))}]`" if shape else "of a scalar"
-
-
-def explain_shapes(cx: Body, expected: Shape, actual: Shape) -> tuple[list[str], str | None]:
-    """The first axis that differs, with a witness or the missing fact."""
-    packs = any(isinstance(d, Pack) for d in (*expected, *actual))
-    if len(expected) != len(actual):
-        if packs and not all(isinstance(d, Dim) for d in expected):
-            return [], None
-        return [f"{_axes(len(actual))} where {_axes(len(expected))} are expected"], None
-    for axis, (want, have) in enumerate(zip(expected, actual, strict=True)):
-        if isinstance(want, Dim) and isinstance(have, Dim):
-            proof = cx.facts.prove(Fact("==", have, want))
-            if proof.answer == "proven":
-                continue
-            note = f"axis {axis}: `{have}` is not provably `{want}`"
-            if proof.answer == "refuted":
-                note = f"axis {axis}: `{have}` is not `{want}`{witness_text(proof.witness)}"
-            return [note], clause_help(cx.facts, proof)
-        if want != have:
-            return [f"axis {axis}: `{have}` is not `{want}`"], None
-    return [], None
-
-
-def _axes(count: int) -> str:
-    return f"{count} axis" if count == 1 else f"{count} axes"

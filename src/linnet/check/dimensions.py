@@ -172,6 +172,22 @@ def clause_help(facts: Facts, proof: Proof, where: str = "") -> str | None:
     return f"if it must hold, add `where {fact}`{where}"
 
 
+def proof_notes(facts: Facts, goal: Fact, proof: Proof) -> list[str]:
+    """What is known of a goal that is not proven: where it fails, or what is left to prove."""
+    if proof.answer == "refuted":
+        return [f"`{goal}` is false{witness_text(proof.witness)}"]
+    notes = [f"`{goal}` is needed"]
+    if proof.residual and proof.residual != str(goal):
+        notes.append(f"what is left to prove: `{proof.residual}`")
+    names = goal.names()
+    notes += [
+        f"`{fact}` is stated, in a form that the prover cannot use"
+        for fact in facts.unused
+        if not names.isdisjoint(fact.names())
+    ]
+    return notes
+
+
 def witness_text(witness: dict[str, int] | None) -> str:
     if not witness:
         return ""

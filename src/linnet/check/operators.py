@@ -15,15 +15,14 @@ from linnet.check.body import (
 )
 from linnet.check.coerce import (
     allowed,
-    explain_shapes,
     is_integer,
     is_numeric,
     literal,
     literal_problem,
-    shape_text,
     value_of,
 )
 from linnet.check.dimensions import arithmetic, bitwise
+from linnet.check.shapes import explain_shapes, shape_text
 from linnet.check.typing import ERROR
 from linnet.dims import Dim
 from linnet.ir.program import (
@@ -302,7 +301,10 @@ def broadcast(cx: Body, values: list[Value], span: Span, shown: str) -> Shape | 
         found = _pair(cx, result, shape_of(value.type))
         if found is None:
             first = next((v for v in values if shape_of(v.type) == result), values[0])
-            notes, help = explain_shapes(cx, *_aligned(result, shape_of(value.type)))
+            names = ("left", "right") if len(values) == 2 else ("first", "next")
+            notes, help = explain_shapes(
+                cx.facts, result, shape_of(value.type), names, broadcast=True
+            )
             cx.report.error(
                 "E2207",
                 span,
@@ -315,11 +317,6 @@ def broadcast(cx: Body, values: list[Value], span: Span, shown: str) -> Shape | 
             return None
         result = found
     return result
-
-
-def _aligned(a: Shape, b: Shape) -> tuple[Shape, Shape]:
-    n = min(len(a), len(b))
-    return a[len(a) - n :], b[len(b) - n :]
 
 
 def _pair(cx: Body, a: Shape, b: Shape) -> Shape | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from linnet.check import expressions
 from linnet.check.body import Body, Float, Int, Operand, Sub, SubArray
 from linnet.check.coerce import is_integer, value_of
-from linnet.check.dimensions import clause_help, dimension, witness_text
+from linnet.check.dimensions import clause_help, dimension, proof_notes
 from linnet.check.typing import ERROR
 from linnet.dims import Dim, Fact, Proof
 from linnet.ir.program import (
@@ -61,15 +61,12 @@ def proven_index(
 def bad_index(
     cx: Body, span: Span, message: str, proof: Proof, goal: Fact, value: Value | None
 ) -> None:
-    refuted = proof.answer == "refuted"
     cx.report.error(
         "E2209",
         span,
         message,
         related=cx.bound_at(value) if value is not None else [],
-        notes=[f"`{goal}` is false{witness_text(proof.witness)}"]
-        if refuted
-        else [f"`{goal}` is needed"],
+        notes=proof_notes(cx.facts, goal, proof),
         help=clause_help(cx.facts, proof),
     )
 

@@ -1,4 +1,4 @@
-"""`linnet explain`: what a code of a finding means, with a program that earns it and the way out."""
+"""`linnet explain`: the page of a code, with a program that earns it and the way out."""
 
 from __future__ import annotations
 
