@@ -148,9 +148,9 @@ def test_shards_equal_one_file(package, checkpoint, load):
     whole = checkpoint("text", Groups=1)
     parts = checkpoint("text", Groups=1, shard="60KB")
     assert len(list(parts.folder.glob("*.safetensors"))) > 3
-    tokens = whole.tokens(1, 20, seed=56)
-    logits = load(package, whole).forward(tokens)
-    assert torch.equal(load(package, parts).forward(tokens), logits)
+    one, many = (load(package, reference).state_dict() for reference in (whole, parts))
+    assert one.keys() == many.keys()
+    assert all(torch.equal(many[path], one[path]) for path in one)
 
 
 def test_a_copy_of_the_founding_package_loads_from_anywhere(founding_package, checkpoint, tmp_path):
