@@ -308,7 +308,8 @@ def _call(v: Verifier, op: Call) -> None:
         return
     v.need(len(op.generics) == len(made.dims), "a dimension for each of the callee's `dims`")
     v.need((made.kind is None) == (op.receiver is None), "a method has a receiver")
-    for arg, (_, type) in zip(op.args, made.params, strict=True):
+    v.need(len(op.args) == len(made.params), "an argument a parameter")
+    for arg, (_, type) in zip(op.args, made.params, strict=False):
         v.need(_kind_of(arg.type) == _kind_of(type), "an argument is {}, not {}", arg.type, type)
 
 

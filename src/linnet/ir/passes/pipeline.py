@@ -13,6 +13,7 @@ from linnet.ir.passes.fold import fold
 from linnet.ir.passes.in_place import write_in_place
 from linnet.ir.passes.index_notation import simplify_grids
 from linnet.ir.passes.inline import inline
+from linnet.ir.passes.invariants import Invariants
 from linnet.ir.passes.masks import find_masks
 from linnet.ir.passes.protect import protect
 from linnet.ir.passes.ranks import find_ranks
@@ -24,14 +25,20 @@ Check = Callable[[str, Instance, Bound], None]
 
 
 def optimize(
-    bound: Bound, numerics: str = "fast", *, in_place: bool = True, check: Check | None = None
+    bound: Bound,
+    numerics: str = "fast",
+    *,
+    in_place: bool = True,
+    across_calls: bool = True,
+    check: Check | None = None,
 ) -> Bound:
     """A new program that computes the same, within the numerics class.
 
     `exact` applies only passes that change no bit; `equivalent` and `fast` also those that
     reassociate (the two differ in kernels, not here). Without `in_place` states are assigned
-    as values, which automatic differentiation needs. `check(pass name, instance, bound)` runs
-    after every pass on every instance; tests give the verifier.
+    as values, which automatic differentiation needs; without `across_calls` every method computes
+    all of its own values, so that they can be watched there. `check(pass name, instance, bound)`
+    runs after every pass on every instance; tests give the verifier.
     """
     if numerics not in NUMERICS:
         raise ValueError(f"numerics is one of {', '.join(NUMERICS)}, not {numerics!r}")
@@ -61,9 +68,16 @@ def optimize(
         clean(instance)
         instance.reads, instance.writes = effects(instance, bound.functions)
     remove_unreachable(bound)
+    invariants = Invariants(bound)
     for instance in bound.functions.values():
+        if across_calls:
+            run("arguments of calls", invariants.at_calls, instance)
         run("constants", lambda f: hoist_constants(f, bound), instance)
+        run("share", lambda f: share(f, bound), instance)
         run("dead", lambda f: remove_dead(f, bound), instance)
+        if across_calls:
+            run("parameters", invariants.to_callers, instance)
+            run("dead", lambda f: remove_dead(f, bound), instance)
         if in_place:
             run("in place", lambda f: write_in_place(f, bound), instance)
             run("dead", lambda f: remove_dead(f, bound), instance)
