@@ -12,7 +12,7 @@ LIMIT = 1e-4
 
 @pytest.fixture(params=["founding", "ours", "llama"])
 def case(request, models, checkpoint, load):
-    """A function from a batch size to a loaded model and its reference."""
+    """A function from a batch size and other options to a loaded model and its reference."""
     if request.param == "founding":
         package, kind = request.getfixturevalue("founding_package"), "text"
     elif request.param == "ours":
@@ -21,7 +21,7 @@ def case(request, models, checkpoint, load):
         package, kind = models / "smollm2-135m-instruct", "llama"
     options = {"tied": False} if kind == "llama" else {}
     reference = checkpoint(kind, **options)
-    return lambda batch: (load(package, reference, Batch=batch), reference)
+    return lambda batch, **options: (load(package, reference, Batch=batch, **options), reference)
 
 
 def close(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
@@ -125,3 +125,23 @@ def test_reset_state_forgets(case):
     model.prefill(reference.tokens(1, 10, seed=31), pos=0)
     model.reset_state()
     assert all(not state.any() for state in model.state.values())
+
+
+@pytest.mark.parametrize("numerics", ["exact", "equivalent"])
+def test_every_entry_under_every_policy(case, numerics):
+    """`fast` is what all other tests here run."""
+    model, reference = case(2, numerics=numerics, MaxSeq=32)
+    tokens = reference.tokens(2, 12, seed=33)
+    truth = reference.logits(tokens)
+    assert close(model.forward(tokens), truth)
+    assert close(model.next_token(tokens), truth[:, -1])
+    assert close(model.prefill(tokens[:, :4], pos=0), truth[:, 3])
+    assert close(model.prefill(tokens[:, 4:7], pos=4), truth[:, 6])
+    assert close(model.decode(tokens[:, 7:8], pos=7), truth[:, 7])
+    assert close(model.decode_rows(tokens[:, 8:9], torch.tensor([8, 8])), truth[:, 8])
+    lengths = torch.tensor([5, 9])
+    logits = model.prefill_slots(tokens[:, :9], torch.tensor([1, 0]), lengths)
+    assert close(logits, truth[torch.arange(2), lengths - 1])
+    crossed = torch.stack([tokens[1, 9:10], tokens[0, 5:6]])
+    logits = model.decode_rows(crossed, torch.tensor([9, 5]))
+    assert close(logits, torch.stack([truth[1, 9], truth[0, 5]]))

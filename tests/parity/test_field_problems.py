@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
@@ -165,6 +168,48 @@ def test_a_copy_of_the_founding_package_loads_from_anywhere(founding_package, ch
     )
     tokens = reference.tokens(1, 20, seed=57)
     assert share_of_scale(model.forward(tokens), reference.logits(tokens)) < 1e-4
+
+
+def test_a_step_costs_the_same_at_any_context(package, checkpoint, load):
+    """No table, mask or copy grows with `MaxSeq`: a step at 2**18 positions takes what it takes at
+    2**9. The half more that is allowed is for a busy machine."""
+    reference = checkpoint("text", Groups=1)
+    token = torch.tensor([[1]])
+    fastest = []
+    for positions in (2**9, 2**18):
+        model = load(package, reference, MaxSeq=positions)
+        model.prefill(reference.tokens(1, 20), pos=0)
+        times = []
+        for pos in range(20, 60):
+            start = time.perf_counter()
+            model.decode(token, pos=pos)
+            times.append(time.perf_counter() - start)
+        fastest.append(min(times))
+    assert fastest[1] < 1.5 * fastest[0]
+
+
+def test_memory_is_linear_in_the_prompt(package, checkpoint):
+    """A prompt of 12,000 tokens through 4 heads: scores of every pair would be 2.3 GB a layer."""
+    reference = checkpoint("text", Groups=1)
+    code = f"""
+import resource
+import torch
+import linnet
+
+torch.set_num_threads(1)
+model = linnet.load(
+    {str(package)!r},
+    weights={str(reference.folder)!r},
+    bindings={reference.bindings!r},
+    generics={ {**reference.generics, "Batch": 1, "MaxSeq": 12000}!r},
+)
+model.prefill(torch.ones(1, 100, dtype=torch.long), pos=0)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+model.prefill(torch.ones(1, 12000, dtype=torch.long), pos=0)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 700_000, "KiB"
 
 
 @pytest.mark.parametrize(

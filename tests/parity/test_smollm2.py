@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-NEW = 24
+NEW = 40
 PROMPTS = [
     "The capital of France is",
     "Water boils at",
