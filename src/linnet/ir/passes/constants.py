@@ -46,7 +46,7 @@ LARGEST = 1 << 25  # elements; a larger value is computed where it is used
 def hoist_constants(instance: Instance, bound: Bound) -> Instance:
     """In place; adds to `bound.constants`."""
     defs = definitions(instance.body)
-    closed = _closed(instance.body, defs)
+    closed = closed_values(instance.body)
     for region in list(regions(instance.body)):
         for position, op in enumerate(region.ops):
             if len(op.results) != 1 or op.result not in closed:
@@ -59,7 +59,7 @@ def hoist_constants(instance: Instance, bound: Bound) -> Instance:
     return instance
 
 
-def _closed(body: Region, defs: Defs) -> set[Value]:
+def closed_values(body: Region) -> set[Value]:
     """The values that depend on nothing but dimensions."""
     closed: set[Value] = set()
 

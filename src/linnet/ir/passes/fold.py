@@ -13,6 +13,7 @@ from linnet.ir.bound import Instance
 from linnet.ir.passes import numbers
 from linnet.ir.passes.tools import Defs, Replacer, definitions
 from linnet.ir.program import (
+    At,
     Binary,
     Broadcast,
     Cast,
@@ -164,14 +165,17 @@ class _Folder:
                 if len(xs) == 1:
                     return xs[0]
             case Slice(x=x, items=items):
-                if all(_whole(item, n) for item, n in zip(items, shape_of(x.type), strict=True)):
+                pairs = list(zip(items, shape_of(x.type), strict=True))
+                if all(_whole(item, n) for item, n in pairs):
                     return x
+                if all(_whole(item, n) or _only(item, n) for item, n in pairs):
+                    return self.again(op, Reshape([op.result], None, x))
         return None
 
-    def again(self, op: Op, new: Op) -> Op:
+    def again(self, op: Op, new: Op) -> Value | Op:
         """A simpler form of `op`, which may fold further."""
         further = self.result_of(new)
-        return further if isinstance(further, Op) else new
+        return new if further is None else further
 
     def number(self, op: Op, number: numbers.Number | None) -> Op | None:
         if number is None or not isinstance(op.result.type, ScalarType):
@@ -248,6 +252,11 @@ def _whole(item: object, extent: object) -> bool:
         and item.start == Dim.const(0)
         and item.stop == extent
     )
+
+
+def _only(item: object, extent: object) -> bool:
+    """Whether an item picks the one element of an axis of size 1."""
+    return isinstance(item, At) and extent == Dim.const(1)
 
 
 # What each dtype can be cast to without losing a value.

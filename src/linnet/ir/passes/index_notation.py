@@ -14,6 +14,7 @@ from linnet.ir.passes import numbers
 from linnet.ir.passes.linear import linear
 from linnet.ir.passes.tools import Defs, Replacer, definitions, regions, rename_indices
 from linnet.ir.program import (
+    At,
     Axis,
     Binary,
     Cast,
@@ -270,10 +271,15 @@ class GridSimplifier:
     def sliced(self, grid: Grid, read: GRead) -> Op | None:
         """A read at an offset from each output index in order is a slice."""
         extents = shape_of(read.value.type)
-        if len(read.axes) != len(grid.indices):
+        if len(read.axes) - sum(isinstance(a, Dim) for a in read.axes) != len(grid.indices):
             return None
-        items: list[Keep | Range] = []
-        for axis, index, extent in zip(read.axes, grid.indices, extents, strict=True):
+        items: list[Keep | Range | At] = []
+        left = iter(grid.indices)
+        for axis, extent in zip(read.axes, extents, strict=True):
+            if isinstance(axis, Dim):
+                items.append(At(axis))
+                continue
+            index = next(left)
             if axis is index and index.extent == extent:
                 items.append(Keep())
                 continue

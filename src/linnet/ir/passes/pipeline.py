@@ -18,6 +18,7 @@ from linnet.ir.passes.masks import find_masks
 from linnet.ir.passes.protect import protect
 from linnet.ir.passes.ranks import find_ranks
 from linnet.ir.passes.share import share
+from linnet.ir.passes.tables import rows_of_tables
 from linnet.ir.passes.tools import copy_bound
 
 NUMERICS = ("exact", "equivalent", "fast")
@@ -72,6 +73,8 @@ def optimize(
     for instance in bound.functions.values():
         if across_calls:
             run("arguments of calls", invariants.at_calls, instance)
+        run("tables", rows_of_tables, instance)
+        clean(instance)
         run("constants", lambda f: hoist_constants(f, bound), instance)
         run("share", lambda f: share(f, bound), instance)
         run("dead", lambda f: remove_dead(f, bound), instance)
