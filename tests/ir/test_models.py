@@ -13,9 +13,11 @@ from linnet.check import check_package
 from linnet.ir.bound import Bound
 from linnet.ir.manifest import manifest, root_block
 from linnet.ir.parse import parse_program
+from linnet.ir.passes import tables
 from linnet.ir.print import program_text
 from linnet.ir.program import Program
 from linnet.ir.specialize import specialize
+from linnet.ir.types import count, shape_of
 from linnet.ir.verify import verify_program
 from linnet.package import open_package
 
@@ -79,6 +81,10 @@ def test_card_sizes(package: Any) -> None:
         writes = [op for f in seen for op in intrinsics(bound.functions[f]) if "state" in op.attrs]
         assert writes, name
         assert not [op for f in seen for op in intrinsics(bound.functions[f], "copy")], name
+        kept = {op.attrs["key"] for f in seen for op in intrinsics(bound.functions[f], "constant")}
+        for key in kept:
+            size = count(shape_of(bound.constants[str(key)].result))
+            assert "place" in str(key) or size.constant is None or size.constant < 1 << 20, key
     if "Experts" in generics:
         found = [op for f in bound.functions.values() for op in intrinsics(f, "top_k")]
         assert found
@@ -115,9 +121,15 @@ def _steps(rng: torch.Generator, vocab: int) -> list[tuple[str, list[Any], dict[
     ]
 
 
-@pytest.mark.parametrize("numerics", ["exact", "fast"])
-@pytest.mark.parametrize("in_place", [True, False])
-def test_passes_keep_values(small: Bound, numerics: str, in_place: bool) -> None:
+@pytest.mark.parametrize(
+    ("numerics", "in_place", "kept"),
+    [("exact", True, tables.KEPT), ("fast", True, 0), ("fast", False, tables.KEPT)],
+)
+def test_passes_keep_values(
+    small: Bound, numerics: str, in_place: bool, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`kept` 0: no table is kept, every row is computed where it is read."""
+    monkeypatch.setattr(tables, "KEPT", kept)
     plain, passed = Machine(small), Machine(checked(small, numerics, in_place))
     rng = torch.Generator().manual_seed(1)
     for name, args, dims in _steps(rng, 50):

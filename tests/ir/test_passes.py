@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from linnet.dims import Dim
+from linnet.ir.passes.pipeline import optimize
 from linnet.ir.program import (
     Binary,
     Call,
     Const,
     Grid,
     Intrinsic,
+    Loop,
     Permute,
     ReadMember,
     Slice,
@@ -294,3 +296,62 @@ def test_contractions(body: str, found: bool) -> None:
     instance = root(text, dims="<S: Dim>", params=params, result=shape)
     assert bool(intrinsics(instance, "einsum")) == found
     assert bool(ops(instance, Grid)) != found
+
+
+def test_invariants_leave_methods_and_loops() -> None:
+    text = """
+pub block crate::Leaf<N: Dim> {
+  param w: Tensor[N; f32]
+  method step = crate::Leaf.step
+}
+fn crate::Leaf.step<S: Dim>(%x x: Tensor[S, N; f32], %at at: i32) -> Tensor[S, N; f32] in crate::Leaf {
+  %i: Tensor[S; i32] = iota
+  %j: Tensor[N; i32] = iota
+  %row: Tensor[S, N; f32] = grid [s: S, n: N] cos(mul(cast(add(%at:i32, %i[s]:i32):i32):f32, cast(%j[n]:i32):f32):f32):f32
+  %w: Tensor[N; f32] = read param w
+  %y: Tensor[S, N; f32] = grid [s: S, n: N] add(mul(%row[s, n]:f32, %w[n]:f32):f32, %x[s, n]:f32):f32
+  return %y
+}
+pub block crate::Root<N: Dim, K: Dim> {
+  sub a: [crate::Leaf<N>; K]
+  sub b: crate::Leaf<N>
+  method go = crate::Root.go
+}
+pub entry crate::Root.go<S: Dim>(%x x: Tensor[S, N; f32], %at at: i32) -> Tensor[S, N; f32] in crate::Root {
+  %y: Tensor[S, N; f32] = static loop [0] to [K] (%x) {
+    params %i: i64, %h: Tensor[S, N; f32]
+    %2: Tensor[S, N; f32] = call crate::Leaf.step<S>(%h, %at) on a[%i]
+    yield %2
+  }
+  %z: Tensor[S, N; f32] = call crate::Leaf.step<S>(%y, %at) on b
+  return %z
+}
+"""
+    bound = bind(program(text), N=4, K=3)
+    done = checked(bound)
+    go = entry(done, "go")
+    kinds = [op.name if isinstance(op, Intrinsic) else type(op).__name__ for op in go.body.ops]
+    assert kinds == ["constant", "constant", "Grid", "Loop", "Call"]
+    step = done.functions[ops(go, Call)[0].callee]  # type: ignore[attr-defined]
+    assert [name for name, _ in step.params] == ["x", "at", "row"]
+    assert len(ops(step, Grid)) == 1
+    alone = optimize(bound, across_calls=False)
+    assert [type(op) for op in entry(alone, "go").body.ops] == [Loop, Call]
+    none = checked(bind(program(text), N=4, K=0))
+    assert [type(op) for op in entry(none, "go").body.ops][-1] is Call
+
+
+def test_rows_of_a_large_table() -> None:
+    text = """
+  %i: Tensor[N; i64] = iota
+  %j: Tensor[K; i64] = iota
+  %a: Tensor[N, K; f32] = grid [s: N, k: K] mul(cast(%i[s]:i64):f32, cast(%j[k]:i64):f32):f32
+  %c: Tensor[N, 2 * K; f32] = concat %a, %a axis 1
+  %t: Tensor[N, 2 * K; f32] = cos %c
+  %y: Tensor[S, 2 * K; f32] = grid [s: S, d: 2 * K] %t[(cast(%p[s]:i32):i64), d]:f32
+  return %y"""
+    for n in (1 << 10, 1 << 20):
+        found = root(text, dims="<S: Dim>", params="%p p: Tensor[S; i32]", n=n, k=3,
+                     result="Tensor[S, 2 * K; f32]")  # fmt: skip
+        shapes = [str(r.type) for op in ops(found) for r in op.results]
+        assert any(str(n) in shape for shape in shapes) == (n < 1 << 20)
