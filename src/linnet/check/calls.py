@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from linnet.check import expressions, prelude
+from linnet.check import expressions, prelude, structs
+from linnet.check.arguments import (
+    complete,
+    default_value,
+    listed,
+    literals_bind,
+    match_arguments,
+    written_generics,
+)
 from linnet.check.body import (
-    LITERALS,
     Body,
-    Float,
-    Int,
-    Literal,
-    NoneOperand,
     Operand,
     OptionalSub,
-    Pending,
     Sub,
     SubArray,
-    default_dtype,
 )
-from linnet.check.coerce import coerce, literal
+from linnet.check.coerce import coerce
 from linnet.check.declare import (
+    AliasDecl,
     BlockDecl,
     ConstDecl,
     Decl,
@@ -33,22 +35,14 @@ from linnet.check.modules import PRELUDE_FUNCTIONS, RESERVED_FUNCTIONS, Import
 from linnet.check.report import did_you_mean
 from linnet.check.typing import (
     ERROR,
-    constraint_error,
-    dtype_allowed,
-    generic_argument,
 )
 from linnet.diagnostics.diagnostic import Label
-from linnet.ir.program import Call, Generic, MakeStruct, Step, Value
+from linnet.ir.program import Call, Generic, Step, Value
 from linnet.ir.types import (
     GenericArg,
-    ScalarType,
-    StructType,
     Substitution,
-    TensorType,
     Type,
     substitute,
-    substitute_arg,
-    substitute_dtype,
 )
 from linnet.source import Span
 from linnet.syntax import tree
@@ -64,12 +58,12 @@ def call(cx: Body, node: tree.Call, expected: Type | None) -> Operand:
         case tree.Member():
             return _member(cx, node, callee, expected)
         case tree.ErrorExpr():
-            return _evaluate_arguments(cx, node)
+            return evaluate_arguments(cx, node)
     cx.report.error("E2106", callee.span, "this cannot be called")
-    return _evaluate_arguments(cx, node)
+    return evaluate_arguments(cx, node)
 
 
-def _evaluate_arguments(cx: Body, node: tree.Call) -> Value:
+def evaluate_arguments(cx: Body, node: tree.Call) -> Value:
     """Look at the arguments of a call that failed, so that their own errors show too."""
     for argument in node.arguments:
         expressions.expression(cx, argument.value)
@@ -83,7 +77,7 @@ def _named(
         return prelude.call(cx, node, text, expected)
     if text in RESERVED_FUNCTIONS:
         cx.report.error("E1103", callee.span, f"`{text}` is reserved for a later version")
-        return _evaluate_arguments(cx, node)
+        return evaluate_arguments(cx, node)
     local = cx.find(text)
     if local is not None:
         cx.report.error(
@@ -92,7 +86,7 @@ def _named(
             f"`{text}` is a value and cannot be called",
             related=[Label(local.span, "declared here")],
         )
-        return _evaluate_arguments(cx, node)
+        return evaluate_arguments(cx, node)
     if cx.block is not None and (method := cx.block.methods.get(text)) is not None:
         method.used = True
         return function_call(
@@ -100,7 +94,7 @@ def _named(
         )
     if text in cx.scope.generics or (cx.block is not None and text in cx.checker.members(cx.block)):
         cx.report.error("E2106", callee.span, f"`{text}` cannot be called")
-        return _evaluate_arguments(cx, node)
+        return evaluate_arguments(cx, node)
     item = cx.scope.module.lookup(text)
     if item is None:
         if text in ("sum", "prod", "any", "all"):
@@ -112,7 +106,7 @@ def _named(
             )
         else:
             expressions.unknown(cx, callee.span, text)
-        return _evaluate_arguments(cx, node)
+        return evaluate_arguments(cx, node)
     return _item(cx, node, item, callee.span)
 
 
@@ -130,33 +124,33 @@ def _self_arg(generic: Generic) -> GenericArg:
 def _item(cx: Body, node: tree.Call, item: Decl | ModuleAlias | Import, span: Span) -> Operand:
     match item:
         case Import():
-            return _evaluate_arguments(cx, node)
+            return evaluate_arguments(cx, node)
         case FunctionDecl():
             return function_call(cx, node, item, None, {})
         case StructDecl():
-            return _construct(cx, node, item)
+            return structs.construct(cx, node, item)
+        case AliasDecl():
+            return structs.through_alias(cx, node, item)
     help = None
     if isinstance(item, BlockDecl):
         help = "a block is a member: `sub name: Block<…>`, then `name.method(…)`"
     elif isinstance(item, ConstDecl):
         help = "a const is used without parentheses"
     cx.report.error("E2106", span, f"{kind_of(item)} cannot be called", help=help)
-    return _evaluate_arguments(cx, node)
+    return evaluate_arguments(cx, node)
 
 
 def _member(cx: Body, node: tree.Call, callee: tree.Member, expected: Type | None) -> Operand:
     """`module.function(…)` or `sub.method(…)`."""
     ident = callee.name
-    if isinstance(callee.object, tree.Name) and cx.find(callee.object.text) is None:
-        own = cx.block is not None and callee.object.text in cx.checker.members(cx.block)
-        item = None if own else cx.scope.module.lookup(callee.object.text)
-        if isinstance(item, Import):
-            return _evaluate_arguments(cx, node)
-        if isinstance(item, ModuleAlias):
-            target = cx.checker.through_alias(item, ident, callee.span)
-            if target is None:
-                return _evaluate_arguments(cx, node)
-            return _item(cx, node, target, callee.span)
+    item: Decl | ModuleAlias | Import | None = expressions.named_item(cx, callee.object)
+    if isinstance(item, Import):
+        return evaluate_arguments(cx, node)
+    if isinstance(item, ModuleAlias):
+        target = cx.checker.through_alias(item, ident, callee.span)
+        if target is None:
+            return evaluate_arguments(cx, node)
+        return _item(cx, node, target, callee.span)
     owner = expressions.expression(cx, callee.object)
     help: str | None = None
     if isinstance(owner, Sub):
@@ -171,7 +165,7 @@ def _member(cx: Body, node: tree.Call, callee: tree.Member, expected: Type | Non
                 related=[Label(owner.declared, "the block is named here")],
                 help=did_you_mean(ident.text, [*decl.methods, *members]),
             )
-            return _evaluate_arguments(cx, node)
+            return evaluate_arguments(cx, node)
         if not method.public and method.kind != "entry" and decl is not cx.block:
             cx.report.error(
                 "E1203",
@@ -193,7 +187,7 @@ def _member(cx: Body, node: tree.Call, callee: tree.Member, expected: Type | Non
                 "E2107",
                 ident.span,
                 "this block is optional",
-                help="`match it { some(block) => …  none => … }`",
+                help="`match it { some(b) => …  none => … }`",
             )
         case Value(type=type) if type is ERROR:
             pass
@@ -207,55 +201,7 @@ def _member(cx: Body, node: tree.Call, callee: tree.Member, expected: Type | Non
             )
         case _:
             cx.report.error("E2107", ident.span, f"this has no method `{ident.text}`")
-    return _evaluate_arguments(cx, node)
-
-
-# --- matching arguments -----------------------------------------------------------
-
-
-def match_arguments(
-    cx: Body, node: tree.Call, names: list[str], owner: str, declared: Span
-) -> dict[str, tree.Argument] | None:
-    """Positional arguments, then named ones, each parameter at most once."""
-    given: dict[str, tree.Argument] = {}
-    fine = True
-    named = False
-    for position, argument in enumerate(node.arguments):
-        if argument.name is None:
-            if named:
-                cx.report.error(
-                    "E2102", argument.span, "a positional argument cannot follow a named one"
-                )
-                fine = False
-                continue
-            if position >= len(names):
-                takes = "1 argument" if len(names) == 1 else f"{len(names)} arguments"
-                cx.report.error(
-                    "E2102",
-                    argument.span,
-                    f"`{owner}` takes {takes}, {len(node.arguments)} given",
-                    related=[Label(declared, "declared here")],
-                )
-                return None
-            given[names[position]] = argument
-            continue
-        named = True
-        name = argument.name.text
-        if name not in names:
-            cx.report.error(
-                "E2102",
-                argument.name.span,
-                f"`{owner}` has no parameter `{name}`",
-                related=[Label(declared, "declared here")],
-                help=did_you_mean(name, names),
-            )
-            fine = False
-        elif name in given:
-            cx.report.error("E2102", argument.name.span, f"`{name}` is given twice")
-            fine = False
-        else:
-            given[name] = argument
-    return given if fine else None
+    return evaluate_arguments(cx, node)
 
 
 def function_call(
@@ -272,10 +218,10 @@ def function_call(
     checker.signature(decl)
     checker.reach(decl)
     if decl.broken:
-        return _evaluate_arguments(cx, node)
+        return evaluate_arguments(cx, node)
     given = match_arguments(cx, node, [p.name for p in decl.params], decl.name, decl.span)
     if given is None:
-        return _evaluate_arguments(cx, node)
+        return evaluate_arguments(cx, node)
     inference = Inference(decl.generics, dict(block_mapping))
     written = written_generics(cx, node, decl, inference)
     operands: list[tuple[ParamDecl, Operand, Span]] = []
@@ -290,10 +236,10 @@ def function_call(
             cx.report.error(
                 "E2102",
                 node.span,
-                f"`{decl.name}` needs {_list(missing)}",
+                f"`{decl.name}` needs {listed(missing)}",
                 related=[Label(parameter.node.span, "declared here")],
             )
-            return _evaluate_arguments(cx, node)
+            return evaluate_arguments(cx, node)
         source = argument.value if argument is not None else parameter.node.default
         assert source is not None
         span = source.span if argument is not None else node.span
@@ -314,12 +260,13 @@ def function_call(
         operands.append((parameter, operand, span))
     if failed:
         return cx.poison()
-    _literals_bind(cx, decl, inference, operands)
-    if not _complete(cx, node, decl, inference):
+    values = [(operand, span) for _, operand, span in operands]
+    literals_bind(cx, inference, [p.type for p, _, _ in operands], values)
+    if not complete(cx, node, decl, inference):
         return cx.poison()
     related = [Label(declared, "of the block named here")] if declared is not None else []
     args: list[Value] = []
-    for parameter, operand, span in operands:
+    for (parameter, _, _), (operand, span) in zip(operands, values, strict=True):
         want = substitute(parameter.type, inference.bindings)
         bound = _bound_note(parameter.type, want, inference)
         labels = [
@@ -351,11 +298,6 @@ def function_call(
     return cx.emit(Call([result], node.span, decl.id, generics, args, receiver))
 
 
-def _list(names: list[str]) -> str:
-    shown = [f"`{name}`" for name in names]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-
-
 def _argument_text(inference: Inference, name: str) -> str:
     argument = inference.bindings[name]
     if isinstance(argument, tuple):
@@ -374,168 +316,5 @@ def _bound_note(pattern: Type, want: Type, inference: Inference) -> str:
     return f", here with {', '.join(parts)}" if parts and pattern != want else ""
 
 
-def written_generics(cx: Body, node: tree.Call, decl: FunctionDecl, inference: Inference) -> bool:
-    written = node.generics or []
-    if len(written) > len(decl.generics):
-        names = ", ".join(g.name for g in decl.generics)
-        cx.report.error(
-            "E2111",
-            written[len(decl.generics)].span,
-            f"too many generic arguments: `{decl.name}` takes {names or 'none'}",
-            related=[Label(decl.span, "declared here")],
-        )
-        return False
-    fine = True
-    for generic, argument in zip(decl.generics, written, strict=False):
-        found = generic_argument(cx.scope, generic, argument, decl)
-        if found is None:
-            fine = False
-        else:
-            inference.bindings[generic.name] = found
-    return fine
-
-
-def default_value(cx: Body, decl: FunctionDecl, node: tree.Expr, span: Span) -> Operand:
-    """A default: a literal, `none` or a const, read in the callee's module."""
-    match node:
-        case tree.Paren(inner=inner):
-            return default_value(cx, decl, inner, span)
-        case tree.NoneLit():
-            return NoneOperand()
-        case tree.IntLit() | tree.FloatLit() | tree.BoolLit():
-            return expressions.expression(cx, node)
-        case tree.Unary(op="-", operand=operand):
-            found = default_value(cx, decl, operand, span)
-            if isinstance(found, Float):
-                return Float(-found.value)
-            if isinstance(found, Int):
-                return Int(-1 * found.dim)
-            if isinstance(found, Value) and found.type is ERROR:
-                return found
-        case tree.Name(text=text):
-            item = decl.module.lookup(text)
-            if isinstance(item, ConstDecl):
-                return expressions.item_value(cx, item, span, text)
-    cx.report.error(
-        "E2102",
-        node.span,
-        "a default is a literal, `none` or a const",
-        help="give the argument at each call instead",
-    )
-    return cx.poison()
-
-
-def _literals_bind(
-    cx: Body,
-    decl: FunctionDecl,
-    inference: Inference,
-    operands: list[tuple[ParamDecl, Operand, Span]],
-) -> None:
-    """A dtype generic that only literals could determine takes their default dtype."""
-    found: dict[str, list[Literal]] = {}
-    for parameter, operand, _ in operands:
-        type = parameter.type
-        if isinstance(type, (ScalarType, TensorType)) and isinstance(operand, LITERALS):
-            if inference.open(type.dtype):
-                found.setdefault(type.dtype, []).append(operand)
-    for name, literals in found.items():
-        is_float = inference.kinds[name] == "Float"
-        inference.bindings[name] = "f64" if is_float else default_dtype(*literals)
-    for at, (parameter, operand, span) in enumerate(operands):
-        type = parameter.type
-        if isinstance(type, TensorType):
-            if isinstance(operand, Pending):
-                dtype = substitute_dtype(type.dtype, inference.bindings)
-                made = literal(cx, operand, dtype, span)
-                operands[at] = (parameter, made, span)
-                inference.unify(type, made.type)
-            elif isinstance(operand, LITERALS):
-                # A number for `Tensor[*S; T]`: no dimensions.
-                inference.unify(TensorType(type.shape, "f32"), ScalarType("f32"))
-
-
-def _complete(cx: Body, node: tree.Call, decl: FunctionDecl, inference: Inference) -> bool:
-    for generic in decl.generics:
-        argument = inference.bindings.get(generic.name)
-        if argument is None:
-            if generic.default is not None:
-                inference.bindings[generic.name] = substitute_arg(
-                    generic.default, inference.bindings
-                )
-                continue
-            names = ", ".join(g.name for g in decl.generics)
-            cx.report.error(
-                "E2110",
-                node.callee.span,
-                f"cannot infer `{generic.name}` of `{decl.name}`",
-                related=[Label(decl.generic_spans[generic.name], "declared here")],
-                help=f"write it: `{decl.name}<{names}>(…)`",
-            )
-            return False
-        if isinstance(argument, str) and not dtype_allowed(cx.scope, generic, argument):
-            related = [Label(decl.generic_spans[generic.name], "constrained here")]
-            constraint_error(cx.scope, generic, argument, node.span, related)
-            return False
-    return True
-
-
 def _where(cx: Body, node: tree.Call, decl: FunctionDecl, mapping: Substitution) -> bool:
     return cx.checker.prove_where(cx.scope, decl, mapping, node.span)
-
-
-def _construct(cx: Body, node: tree.Call, decl: StructDecl) -> Operand:
-    """`Name(field = value, …)`"""
-    cx.checker.signature(decl)
-    fields = dict(decl.fields)
-    for argument in node.arguments:
-        if argument.name is None:
-            cx.report.error(
-                "E2102",
-                argument.span,
-                f"`{decl.name}` is built from named fields",
-                help=f"write `{decl.name}({', '.join(f'{f} = …' for f in fields)})`",
-            )
-            return _evaluate_arguments(cx, node)
-    given = match_arguments(cx, node, list(fields), decl.name, decl.span)
-    if given is None:
-        return _evaluate_arguments(cx, node)
-    missing = [field for field in fields if field not in given]
-    if missing:
-        cx.report.error("E2102", node.span, f"`{decl.name}` needs {_list(missing)}")
-        return _evaluate_arguments(cx, node)
-    inference = Inference(decl.generics, {})
-    for generic, argument_node in zip(decl.generics, node.generics or [], strict=False):
-        found = generic_argument(cx.scope, generic, argument_node, decl)
-        if found is None:
-            return _evaluate_arguments(cx, node)
-        inference.bindings[generic.name] = found
-    operands: list[tuple[str, Operand, Span]] = []
-    for field, type in fields.items():
-        source = given[field].value
-        hint = None
-        if all(not inference.open(name) for name in free_names(type)):
-            hint = substitute(type, inference.bindings)
-        operand = expressions.expression(cx, source, hint)
-        if isinstance(operand, Value):
-            inference.unify(type, operand.type)
-        operands.append((field, operand, source.span))
-    for generic in decl.generics:
-        if generic.name not in inference.bindings:
-            if generic.default is None:
-                cx.report.error(
-                    "E2110", node.callee.span, f"cannot infer `{generic.name}` of `{decl.name}`"
-                )
-                return cx.poison()
-            inference.bindings[generic.name] = generic.default
-    values = [
-        coerce(cx, operand, substitute(fields[field], inference.bindings), span, f"field `{field}`")
-        for field, operand, span in operands
-    ]
-    if any(value.type is ERROR for value in values):
-        return cx.poison()
-    struct = StructType(
-        decl.id,
-        tuple(inference.bindings[g.name] for g in decl.generics),
-        tuple((f, substitute(t, inference.bindings)) for f, t in decl.fields),
-    )
-    return cx.emit(MakeStruct([Value(struct)], node.span, values))

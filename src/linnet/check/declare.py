@@ -64,6 +64,7 @@ class AliasDecl(Decl):
 @dataclass(eq=False, slots=True)
 class StructDecl(Decl):
     generics: tuple[Generic, ...] = ()
+    generic_spans: dict[str, Span] = field(default_factory=dict)
     fields: tuple[tuple[str, Type], ...] = ()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from linnet.check import calls, elements, expressions, grids
+from linnet.check import elements, expressions, grids
+from linnet.check.arguments import default_value, match_arguments, written_generics
 from linnet.check.body import LITERALS, Pending, default_dtype, literals_in
 from linnet.check.coerce import (
     is_integer,
@@ -172,7 +173,7 @@ def _pairwise(
 
 
 def _default(gx: Notation, decl: FunctionDecl, node: tree.Expr, span: Span) -> Part:
-    operand = calls.default_value(gx.cx, decl, node, span)
+    operand = default_value(gx.cx, decl, node, span)
     if isinstance(operand, LITERALS):
         return operand
     value = value_of(gx.cx, operand, span)
@@ -190,11 +191,11 @@ def _scalar_function(gx: Notation, node: tree.Call, decl: FunctionDecl) -> Part:
     cx.checker.reach(decl)
     if decl.broken:
         return None
-    given = calls.match_arguments(cx, node, [p.name for p in decl.params], decl.name, decl.span)
+    given = match_arguments(cx, node, [p.name for p in decl.params], decl.name, decl.span)
     if given is None:
         return None
     inference = Inference(decl.generics, {})
-    if not calls.written_generics(cx, node, decl, inference):
+    if not written_generics(cx, node, decl, inference):
         return None
     parts: list[tuple[Part, Span]] = []
     failed = False

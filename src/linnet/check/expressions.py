@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from linnet.check import calls, grids, operators, slices
+from linnet.check import calls, choices, grids, operators, slices
 from linnet.check.body import (
-    LITERALS,
     Body,
     Float,
     Int,
@@ -15,27 +12,27 @@ from linnet.check.body import (
     OptionalSub,
     Sub,
     SubArray,
-    default_dtype,
 )
 from linnet.check.coerce import coerce, value_of
-from linnet.check.declare import ConstDecl, Decl, EnumDecl, FunctionDecl, ModuleAlias, kind_of
-from linnet.check.infer import same_type
+from linnet.check.declare import (
+    AliasDecl,
+    ConstDecl,
+    Decl,
+    EnumDecl,
+    FunctionDecl,
+    ModuleAlias,
+    kind_of,
+)
 from linnet.check.modules import PRELUDE_FUNCTIONS, PRELUDE_TYPES, Import
 from linnet.check.report import did_you_mean
-from linnet.check.typing import ERROR
+from linnet.check.typing import ERROR, MAX_AXES
 from linnet.diagnostics.diagnostic import Label
 from linnet.ir.program import (
     Const,
     GetField,
-    If,
     MakeSome,
     MakeTuple,
-    MatchEnum,
-    MatchOptional,
-    MatchSub,
-    Op,
     ReadMember,
-    Region,
     Step,
     Value,
 )
@@ -90,9 +87,9 @@ def expression(cx: Body, node: tree.Expr, expected: Type | None = None) -> Opera
         case tree.Index():
             return slices.index(cx, node)
         case tree.If():
-            return _if(cx, node, expected)
+            return choices.if_(cx, node, expected)
         case tree.Match():
-            return _match(cx, node, expected)
+            return choices.match_(cx, node, expected)
         case tree.Reduce():
             return grids.reduction(cx, node, expected)
         case tree.ForExpr():
@@ -222,18 +219,16 @@ def own_member(cx: Body, text: str, span: Span) -> Operand | None:
 def member(cx: Body, node: tree.Member) -> Operand:
     """`object.name`: a module's item, an enum's variant, a struct's field, a sub's sub."""
     text = node.name.text
-    if isinstance(node.object, tree.Name) and cx.find(node.object.text) is None:
-        own = cx.block is not None and node.object.text in cx.checker.members(cx.block)
-        item = None if own else cx.scope.module.lookup(node.object.text)
-        if isinstance(item, Import):
+    item = named_item(cx, node.object)
+    if isinstance(item, Import):
+        return cx.poison()
+    if isinstance(item, ModuleAlias):
+        target = cx.checker.through_alias(item, node.name, node.span)
+        if target is None:
             return cx.poison()
-        if isinstance(item, ModuleAlias):
-            target = cx.checker.through_alias(item, node.name, node.span)
-            if target is None:
-                return cx.poison()
-            return item_value(cx, target, node.span, text)
-        if isinstance(item, EnumDecl):
-            return _variant(cx, item, node.name)
+        return item_value(cx, target, node.span, text)
+    if item is not None and (enum := enum_of(cx, item)) is not None:
+        return _variant(cx, enum, item.span, node.name)
     owner = expression(cx, node.object)
     match owner:
         case Value(type=StructType() as struct):
@@ -261,13 +256,41 @@ def member(cx: Body, node: tree.Member) -> Operand:
                 "E2107",
                 node.name.span,
                 "this block is optional",
-                help="`match it { some(block) => …  none => … }`",
+                help="`match it { some(b) => …  none => … }`",
             )
             return cx.poison()
     if not (isinstance(owner, Value) and owner.type is ERROR):
         shown = f"`{owner.type}`" if isinstance(owner, Value) else "this"
         cx.report.error("E2107", node.name.span, f"{shown} has no field `{text}`")
     return cx.poison()
+
+
+def named_item(cx: Body, node: tree.Expr) -> Decl | ModuleAlias | Import | None:
+    """The item that `name` or `module.name` means, where no local or member hides it. An Import
+    stands for what has been reported."""
+    if isinstance(node, tree.Name):
+        if cx.find(node.text) is not None or node.text in cx.scope.generics:
+            return None
+        if cx.block is not None and node.text in cx.checker.members(cx.block):
+            return None
+        return cx.scope.module.lookup(node.text)
+    if isinstance(node, tree.Member):
+        owner = named_item(cx, node.object)
+        if isinstance(owner, ModuleAlias):
+            found = cx.checker.through_alias(owner, node.name, node.span)
+            return found or Import(tree.Use(node.span, [], None), None, node.span)
+        if isinstance(owner, Import):
+            return owner
+    return None
+
+
+def enum_of(cx: Body, item: Decl | ModuleAlias | Import | None) -> EnumType | None:
+    """The enum that an item is, perhaps by an alias."""
+    if isinstance(item, (EnumDecl, AliasDecl)):
+        cx.checker.signature(item)
+        if isinstance(item.type, EnumType):
+            return item.type
+    return None
 
 
 def sub_member(cx: Body, owner: Sub, ident: tree.Ident) -> Operand:
@@ -299,6 +322,9 @@ def sub_member(cx: Body, owner: Sub, ident: tree.Ident) -> Operand:
         return cx.poison()
     mapping = {g.name: a for g, a in zip(decl.generics, owner.ref.generics, strict=True)}
     ref = BlockRef(found.type.id, tuple(substitute_arg(a, mapping) for a in found.type.generics))
+    if any(isinstance(a, tuple) and len(a) > MAX_AXES for a in ref.generics):
+        cx.report.error("E2101", ident.span, f"this is a shape of more than {MAX_AXES} axes")
+        return cx.poison()
     receiver = (*owner.receiver, Step(ident.text))
     if found.length is not None:
         return SubArray(receiver, ref, substitute_dim(found.length, mapping), found.node.span)
@@ -307,20 +333,17 @@ def sub_member(cx: Body, owner: Sub, ident: tree.Ident) -> Operand:
     return Sub(receiver, ref, found.node.span)
 
 
-def _variant(cx: Body, decl: EnumDecl, ident: tree.Ident) -> Value:
-    cx.checker.signature(decl)
-    assert decl.type is not None
-    if ident.text not in decl.type.variants:
+def _variant(cx: Body, enum: EnumType, declared: Span, ident: tree.Ident) -> Value:
+    if ident.text not in enum.variants:
         cx.report.error(
             "E2107",
             ident.span,
-            f"enum `{decl.name}` has no variant `{ident.text}`",
-            related=[Label(decl.span, "declared here")],
-            help=did_you_mean(ident.text, decl.type.variants),
+            f"enum `{enum}` has no variant `{ident.text}`",
+            related=[Label(declared, "declared here")],
+            help=did_you_mean(ident.text, enum.variants),
         )
         return cx.poison()
-    position = decl.type.variants.index(ident.text)
-    return cx.emit(Const([Value(decl.type)], ident.span, position))
+    return cx.emit(Const([Value(enum)], ident.span, enum.variants.index(ident.text)))
 
 
 def _tuple(cx: Body, node: tree.Expr, items: list[tree.Expr], expected: Type | None) -> Operand:
@@ -332,213 +355,3 @@ def _tuple(cx: Body, node: tree.Expr, items: list[tree.Expr], expected: Type | N
         return cx.poison()
     type = TupleType(tuple(v.type for v in values))
     return cx.emit(MakeTuple([Value(type)], node.span, values))
-
-
-# --- choices -------------------------------------------------------------------
-
-
-def condition(cx: Body, node: tree.Expr) -> Value:
-    found = value(cx, node)
-    if found.type is not ERROR and found.type != ScalarType("bool"):
-        cx.report.error(
-            "E2114",
-            node.span,
-            f"a condition is a scalar `bool`, not `{found.type}`",
-            help="`select(c, a, b)` chooses element by element",
-        )
-        return cx.poison()
-    return found
-
-
-def branches(
-    cx: Body,
-    parts: list[tuple[Callable[[], list[Value]], tree.Expr]],
-    expected: Type | None,
-) -> tuple[list[Region], Type]:
-    """Regions of one type. Each part gives its region's parameters, in its own scope."""
-    found: list[tuple[list[Value], list[Op], Operand, tree.Expr]] = []
-    for setup, node in parts:
-        cx.open_region()
-        cx.push()
-        params = setup()
-        # A branch that is known gives its dtype to literals in the later ones.
-        hint = expected
-        if hint is None:
-            types = [o.type for _, _, o, _ in found if isinstance(o, Value)]
-            hint = next((t for t in types if t is not ERROR), None)
-        operand = expression(cx, node, hint)
-        cx.pop()
-        found.append((params, cx.close_region(), operand, node))
-    # A branch that knows its type gives it to literals and `none` in the others.
-    type = expected
-    if type is None:
-        known = [o.type for _, _, o, _ in found if isinstance(o, Value)]
-        type = next((t for t in known if t is not ERROR), None)
-        literals = [o for _, _, o, _ in found if isinstance(o, LITERALS)]
-        if type is None and literals:
-            type = ScalarType(default_dtype(*literals))
-    regions: list[Region] = []
-    result: Type | None = None
-    failed = False
-    for params, ops, operand, node in found:
-        cx.ops.append(ops)
-        value = value_of(cx, operand, node.span, type)
-        cx.ops.pop()
-        regions.append(Region(params, ops, [value]))
-        if value.type is ERROR:
-            failed = True
-        elif result is None:
-            result = value.type
-        elif not same_type(cx.facts, result, value.type):
-            cx.report.error(
-                "E2115",
-                node.span,
-                f"the branches differ: `{result}` and `{value.type}`",
-                related=[Label(found[0][3].span, f"this is `{result}`")],
-            )
-            failed = True
-    return regions, ERROR if failed or result is None else result
-
-
-def _if(cx: Body, node: tree.If, expected: Type | None) -> Operand:
-    test = condition(cx, node.condition)
-    regions, type = branches(cx, [(list, node.then), (list, node.orelse)], expected)
-    if type is ERROR or test.type is ERROR:
-        return cx.poison()
-    return cx.emit(If([Value(type)], node.span, test, regions[0], regions[1]))
-
-
-def _match(cx: Body, node: tree.Match, expected: Type | None) -> Operand:
-    subject = expression(cx, node.subject)
-    if isinstance(subject, OptionalSub):
-        return _match_sub(cx, node, subject, expected)
-    if not isinstance(subject, Value):
-        subject = value_of(cx, subject, node.subject.span)
-    match subject.type:
-        case OptionalType() as optional:
-            return _match_optional(cx, node, subject, optional, expected)
-        case EnumType() as enum:
-            return _match_enum(cx, node, subject, enum, expected)
-    if subject.type is not ERROR:
-        cx.report.error(
-            "E2117",
-            node.subject.span,
-            f"`match` takes an optional or an enum, not `{subject.type}`",
-        )
-    return cx.poison()
-
-
-def _optional_arms(cx: Body, node: tree.Match) -> tuple[tree.Arm, tree.Arm] | None:
-    some = none = None
-    for arm in node.arms:
-        match arm.pattern:
-            case tree.SomePattern() if some is None:
-                some = arm
-            case tree.NonePattern() if none is None:
-                none = arm
-            case tree.WildcardPattern() if some is None or none is None:
-                some, none = some or arm, none or arm
-            case tree.SomePattern() | tree.NonePattern() | tree.WildcardPattern():
-                cx.report.error("E2117", arm.pattern.span, "this case is already covered")
-                return None
-            case _:
-                cx.report.error(
-                    "E2117",
-                    arm.pattern.span,
-                    "an optional is matched by `some(name)` and `none`",
-                )
-                return None
-    if some is None or none is None:
-        missing = "some(…)" if some is None else "none"
-        cx.report.error("E2118", node.span, f"the match does not cover `{missing}`")
-        return None
-    return some, none
-
-
-def _match_optional(
-    cx: Body, node: tree.Match, subject: Value, optional: OptionalType, expected: Type | None
-) -> Operand:
-    arms = _optional_arms(cx, node)
-    if arms is None:
-        return cx.poison()
-    some, none = arms
-
-    def setup() -> list[Value]:
-        inner = Value(optional.inner)
-        if isinstance(some.pattern, tree.SomePattern):
-            ident = some.pattern.name
-            inner.name = ident.text
-            cx.origin[inner.id] = ident.span
-            cx.declare(ident.text, inner, ident.span, warn=True)
-        return [inner]
-
-    regions, type = branches(cx, [(setup, some.body), (list, none.body)], expected)
-    if type is ERROR:
-        return cx.poison()
-    return cx.emit(MatchOptional([Value(type)], node.span, subject, regions[0], regions[1]))
-
-
-def _match_sub(cx: Body, node: tree.Match, subject: OptionalSub, expected: Type | None) -> Operand:
-    arms = _optional_arms(cx, node)
-    if arms is None:
-        return cx.poison()
-    some, none = arms
-    if len(subject.receiver) != 1:
-        cx.report.error(
-            "E2117", node.subject.span, "only the block that has an optional `sub` matches it"
-        )
-        return cx.poison()
-
-    def setup() -> list[Value]:
-        if isinstance(some.pattern, tree.SomePattern):
-            ident = some.pattern.name
-            found = Sub(subject.receiver, subject.ref, subject.declared)
-            cx.declare(ident.text, found, ident.span, warn=True)
-        return []
-
-    regions, type = branches(cx, [(setup, some.body), (list, none.body)], expected)
-    if type is ERROR:
-        return cx.poison()
-    name = subject.receiver[0].name
-    return cx.emit(MatchSub([Value(type)], node.span, name, regions[0], regions[1]))
-
-
-def _match_enum(
-    cx: Body, node: tree.Match, subject: Value, enum: EnumType, expected: Type | None
-) -> Operand:
-    chosen: dict[str, tree.Arm] = {}
-    for arm in node.arms:
-        match arm.pattern:
-            case tree.VariantPattern(path=path):
-                variant = path[-1].text
-                if variant not in enum.variants or (len(path) > 1 and path[-2].text != str(enum)):
-                    shown = ".".join(ident.text for ident in path)
-                    cx.report.error(
-                        "E2117",
-                        arm.pattern.span,
-                        f"`{shown}` is no variant of `{enum}`",
-                        help=did_you_mean(variant, enum.variants),
-                    )
-                    return cx.poison()
-                names = [variant]
-            case tree.WildcardPattern():
-                names = [v for v in enum.variants if v not in chosen]
-            case _:
-                cx.report.error(
-                    "E2117", arm.pattern.span, f"an enum is matched by `{enum}.Variant`"
-                )
-                return cx.poison()
-        if not names or any(n in chosen for n in names):
-            cx.report.error("E2117", arm.pattern.span, "this case is already covered")
-            return cx.poison()
-        for n in names:
-            chosen[n] = arm
-    missing = [v for v in enum.variants if v not in chosen]
-    if missing:
-        shown = ", ".join(f"`{enum}.{v}`" for v in missing)
-        cx.report.error("E2118", node.span, f"the match does not cover {shown}")
-        return cx.poison()
-    regions, type = branches(cx, [(list, chosen[v].body) for v in enum.variants], expected)
-    if type is ERROR:
-        return cx.poison()
-    return cx.emit(MatchEnum([Value(type)], node.span, subject, regions))

@@ -171,7 +171,7 @@ def _struct(checker: Checker, decl: StructDecl) -> None:
     node = decl.node
     assert isinstance(node, tree.Struct)
     scope = _scope(checker, decl)
-    decl.generics, _ = generics(scope, node.generics)
+    decl.generics, decl.generic_spans = generics(scope, node.generics)
     fields: dict[str, Type] = {}
     spans: dict[str, Span] = {}
     for field in node.fields:
@@ -266,8 +266,8 @@ def _function(checker: Checker, decl: FunctionDecl) -> None:
 
 def _defaults(checker: Checker, decl: FunctionDecl) -> None:
     """Check the parameters' default values against their types, once."""
+    from linnet.check.arguments import default_value
     from linnet.check.body import Body
-    from linnet.check.calls import default_value
     from linnet.check.coerce import coerce
 
     given = [p for p in decl.params if p.node.default is not None]
@@ -354,19 +354,23 @@ def members_of(checker: Checker, decl: BlockDecl) -> dict[str, MemberDecl]:
 
 
 def _member(scope: Scope, decl: BlockDecl, node: tree.MemberDecl) -> MemberDecl:
-    found = any_type(scope, node.type)
     report = scope.report
     name = node.name.text
     member = MemberDecl(name, node.kind, node, ERROR)
     if node.kind == "sub":
-        inner = found
         if isinstance(node.type, tree.OptionalType):
-            # any_type refuses optional blocks elsewhere; here they are the point.
             inner = any_type(scope, node.type.inner)
-            report.diagnostics[:] = [
-                d for d in report.diagnostics if d.span != node.type.span or d.code != "E4101"
-            ]
             member.optional = True
+            if isinstance(inner, ArrayOf):
+                report.error(
+                    "E4101",
+                    node.type.span,
+                    "an array of blocks cannot be optional",
+                    help="a `Dim` generic for its length may be 0",
+                )
+                return member
+        else:
+            inner = any_type(scope, node.type)
         if isinstance(inner, ArrayOf):
             member.length = inner.length
             inner = inner.element
@@ -382,6 +386,7 @@ def _member(scope: Scope, decl: BlockDecl, node: tree.MemberDecl) -> MemberDecl:
             )
         _default(scope, node, member)
         return member
+    found = any_type(scope, node.type)
     if isinstance(found, (BlockRef, ArrayOf)):
         report.error("E4101", node.type.span, f"a block stands in a `sub`, not in a `{node.kind}`")
         return member

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from linnet.check import expressions, grids
+from linnet.check import choices, expressions, grids
 from linnet.check.body import Body, Local, Operand, Sub, SubArray
 from linnet.check.coerce import coerce, value_of
 from linnet.check.dimensions import dimension
@@ -430,7 +430,7 @@ def _while(cx: Body, node: tree.While) -> None:
     carried = Carried(cx, node.body)
     condition_ops = cx.open_region()
     condition_params = carried.enter()
-    test = expressions.condition(cx, node.condition)
+    test = choices.condition(cx, node.condition)
     cx.close_region()
     ops = cx.open_region()
     params = carried.enter()
