@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from linnet.check.path import check_path
-from linnet.errors import BackendError, InputError, WeightsError
+from linnet.errors import BackendError, BindError, InputError, WeightsError
 from linnet.ir.manifest import Parameter, manifest, root_block
 from linnet.ir.specialize import specialize
 from linnet.torch import dtypes
@@ -162,6 +162,38 @@ def _weights_of(path: Path, card: Card | None) -> Any:
     from linnet.nest.zoo import find_weights
 
     return find_weights(card)
+
+
+def rebind_model(model: Model, generics: Mapping[str, int | str | Sequence[int]]) -> Model:
+    """The same weights under other generics, such as another `Batch` or `MaxSeq`.
+
+    Parameters and buffers are shared, not copied; states are the new model's own. Raises
+    BindError where the generics do not fit the program or change a parameter's shape or dtype.
+    """
+    kind = model.bound.kinds[model.bound.root]
+    program = model.bound.program
+    values: dict[str, Any] = {**model.generics, **generics}
+    bound = specialize(program, kind.block, values, model.present)
+    there = manifest(program, kind.block, values, model.present)
+    before = {p.path: p for p in model.manifest if p.kind != "state"}
+    for p in there:
+        if p.kind != "state" and before.get(p.path) != p:
+            changed = ", ".join(f"{n} = {v}" for n, v in generics.items())
+            raise BindError(
+                f"`{p.path}` would be another parameter with {changed}: only generics that "
+                "leave the parameters as they are can be bound anew"
+            )
+    made = Model(
+        bound, there, device=model.device, numerics=model.numerics, trainable=model.trainable,
+        name=model.name,
+    )  # fmt: skip
+    made.present = model.present
+    made.tensor_names = dict(model.tensor_names)
+    made.unused_tensors = model.unused_tensors
+    for path, (block, name, _) in made._params.items():
+        owner, held, _ = model._params[path]
+        setattr(block, name, getattr(owner, held))
+    return made
 
 
 def save_model(model: Model, folder: StrPath, shard_bytes: int = 5_000_000_000) -> list[Path]:

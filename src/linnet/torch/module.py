@@ -303,6 +303,33 @@ class Model:
             setattr(block, name, tensor)
         self._allocated = True
 
+    def use_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """Let every state live in the tensor given for its path, such as a view of another's.
+
+        Raises InputError for a path that is missing and for another shape or dtype.
+        """
+        for path, (_, _, member) in self._states.items():
+            shape = [dim.constant for dim in getattr(member.type, "shape", ())]
+            held = tensors.get(path)
+            dtype = dtypes.CARRIER[member.type.dtype]
+            if held is None or list(held.shape) != shape or held.dtype != dtype:
+                found = "nothing" if held is None else f"{list(held.shape)} of {held.dtype}"
+                raise InputError(f"state `{path}`: expected {shape} of {dtype}, found {found}")
+        for path, (block, name, _) in self._states.items():
+            setattr(block, name, tensors[path])
+        self._allocated = True
+
+    def held_state(self) -> dict[str, Tensor]:
+        """The tensors that the states live in now, in the dtype they are held in."""
+        self.allocate()
+        return {path: getattr(block, name) for path, (block, name, _) in self._states.items()}
+
+    def rebind(self, generics: Mapping[str, int | str | Sequence[int]]) -> Model:
+        """This model's weights, shared, under other generics: another `Batch` or `MaxSeq`."""
+        from linnet.torch.load import rebind_model
+
+        return rebind_model(self, generics)
+
     def reset_state(self) -> None:
         """Every state zero again."""
         if not self._allocated:
