@@ -1,4 +1,4 @@
-"""Assumptions made ready for proving: rewriting rules, inequalities, bounds of atoms.
+"""Assumptions made ready for proving.
 
 Equalities become rules by elimination over the integers. `D % N == 0` is the equality
 `D == N * floor(D / N)`; its quotient is abstracted to a fresh name, so `D` is rewritten to `N * d`.
@@ -11,38 +11,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import gcd
 
+from linnet.dims.bounds import monomial_interval
 from linnet.dims.dim import (
     Atom,
-    Bounds,
     Dim,
     DimTooLarge,
-    Monomial,
     Term,
-    atom_bounds,
     combine,
     degree,
-    interval,
     make,
-    monomial_interval,
     of_atom,
     quotient,
     rebuild,
-    rebuild_atom,
 )
 from linnet.dims.fact import Fact
+from linnet.dims.rules import MAX_STEPS, Rules
 
 MAX_RULES = 60
-MAX_PASSES = 12
-MAX_NESTING = 16
-MAX_MEMO = 5000
-# Rewrites and sign tests for one question, and for the assumptions themselves; a program's own
-# need a few hundred.
-MAX_STEPS = 2000
-PREPARATION = 2  # times as much for the assumptions as for a question
-
-
-class Exhausted(DimTooLarge):
-    """The step budget of a question is used up, and it counts as unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +40,7 @@ class Equation:
     linked: bool = False  # a fresh name and its definition; not to be solved for the name
 
 
-class Context:
+class Context(Rules):
     def __init__(
         self,
         equalities: Iterable[tuple[Dim, Fact]],
@@ -63,23 +48,11 @@ class Context:
         steps: int = MAX_STEPS,
         products: bool = True,
     ):
+        super().__init__(inequalities, steps)
         self.products = products  # whether products may be rewritten
-        self.limit = steps
-        self.steps = PREPARATION * steps
-        self.spent = 0  # over all questions
-        self.contradiction = False
-        self.atoms: dict[Atom, Dim] = {}  # atom -> what it equals
-        self.monomials: dict[Monomial, Dim] = {}
         self.abstracted: dict[Atom, Dim] = {}  # quotient -> the fresh name that stands for it
-        self.definitions: dict[str, Dim] = {}  # fresh name -> user's names
         self.unsolved: list[Equation] = []
-        self.bounds: dict[Atom, Bounds] = {}
-        self._implied: dict[Atom, Bounds] = {}  # of compound atoms, from their arguments
-        self._nesting = 0
-        self._memo: dict[Dim, Dim] = {}
-        self._source = sorted(set(inequalities), key=lambda d: d.key)
-        self.inequalities: list[Dim] = list(self._source)
-        self._derive_bounds()
+        self._source = list(self.inequalities)  # as they were before any rule
         equations = [Equation(dim, fact) for dim, fact in equalities]
         try:
             self._solve(equations)
@@ -101,171 +74,6 @@ class Context:
             self.inequalities += [dim, -dim]
         self._derive_bounds()
         self._memo.clear()
-
-    # -- signs that need no elimination -------------------------------------------------
-
-    def begin(self) -> None:
-        """A new question, with a full budget."""
-        self.steps = self.limit
-
-    def spend(self, steps: int = 1) -> None:
-        self.steps -= steps
-        self.spent += steps
-        if self.steps < 0:
-            raise Exhausted
-
-    def bounds_of(self, atom: Atom) -> Bounds:
-        found = self.bounds.get(atom)
-        if found is None:
-            found = (atom.low, atom.high)
-            if atom.kind != "name" and atom.low is None:
-                implied = self._implied.get(atom)
-                if implied is None:
-                    args = [interval(arg, self.bounds_of) for arg in atom.args]
-                    implied = self._implied[atom] = atom_bounds(atom.kind, args)
-                return implied
-        return found
-
-    def nonnegative(self, dim: Dim) -> bool:
-        """A quick test of `dim >= 0`: bounds, then one assumption at a time."""
-        self.spend(1 + (len(self.inequalities) + len(dim.terms)) // 8)
-        if self._at_least_zero(dim):
-            return True
-        if not any(coefficient > 0 for _, coefficient in dim.terms):
-            return False
-        for assumed in self.inequalities:
-            for factor in _ratios(dim, assumed):
-                if self._at_least_zero(combine([(1, dim), (-factor, assumed)])):
-                    return True
-        return False
-
-    def positive(self, dim: Dim) -> bool:
-        return self.nonnegative(dim - 1)
-
-    def _at_least_zero(self, dim: Dim) -> bool:
-        low = interval(dim, self.bounds_of)[0]
-        if low is not None:
-            return low >= 0
-        # With a = low + a', a' >= 0: enough where all coefficients come out non-negative.
-        shifts = {a: low for a in dim.atoms() if (low := self.bounds_of(a)[0])}
-        if not shifts or len(dim.terms) > 12 or degree(dim.terms[0][0]) > 4:
-            return False
-        shifted = rebuild(dim, lambda a: of_atom(a) + shifts[a] if a in shifts else of_atom(a))
-
-        def remaining(atom: Atom) -> Bounds:
-            least, most = self.bounds_of(atom)
-            shift = shifts.get(atom, 0)
-            return (
-                None if least is None else least - shift,
-                None if most is None else most - shift,
-            )
-
-        low = interval(shifted, remaining)[0]
-        return low is not None and low >= 0
-
-    def _derive_bounds(self) -> None:
-        """Bounds of single atoms, from inequalities with all but one term bounded."""
-        self.bounds = {}
-        self._implied.clear()
-        for _ in range(4):
-            changed = False
-            self.steps -= len(self.inequalities) // 4
-            if self.steps < 0:
-                return
-            for dim in self.inequalities:
-                for monomial, coefficient in dim.terms:
-                    if monomial:
-                        changed |= self._bound(dim, monomial, coefficient)
-            if not changed:
-                return
-
-    def _bound(self, dim: Dim, monomial: Monomial, coefficient: int) -> bool:
-        rest = combine([(1, dim), (-1, make({monomial: coefficient}))])
-        most = interval(rest, self.bounds_of)[1]
-        if most is None:
-            return False
-        # coefficient * monomial >= -most
-        if coefficient < 0:
-            return (
-                len(monomial) == 1
-                and monomial[0][1] == 1
-                and self._narrow(monomial[0][0], None, most // -coefficient)
-            )
-        least = -(most // coefficient)
-        if len(monomial) == 1 and monomial[0][1] == 1:
-            return self._narrow(monomial[0][0], least, None)
-        if least < 1:
-            return False
-        # A positive product of non-negatives has positive factors.
-        signed = [a for a, _ in monomial if (low := self.bounds_of(a)[0]) is None or low < 0]
-        narrowed = [self._narrow(a, 1, None) for a, _ in monomial] if not signed else []
-        return any(narrowed)
-
-    def _narrow(self, atom: Atom, low: int | None, high: int | None) -> bool:
-        least, most = self.bounds_of(atom)
-        better_low = low is not None and (least is None or low > least)
-        better_high = high is not None and (most is None or high < most)
-        if not better_low and not better_high:
-            return False
-        least, most = low if better_low else least, high if better_high else most
-        self.bounds[atom] = (least, most)
-        self._implied.clear()
-        if least is not None and most is not None and least > most:
-            self.contradiction = True
-        return True
-
-    # -- rewriting ------------------------------------------------------------------------
-
-    def normal(self, dim: Dim) -> Dim:
-        """`dim` under the rules."""
-        found = self._memo.get(dim)
-        if found is not None:
-            return found
-        if self._nesting > MAX_NESTING:
-            return dim  # rules that feed each other; stopping anywhere is sound
-        self._nesting += 1
-        try:
-            result = dim
-            for _ in range(MAX_PASSES):
-                following = self._rewrite_monomials(rebuild(result, self._normal_atom))
-                if following == result:
-                    break
-                result = following
-        finally:
-            self._nesting -= 1
-        if self._nesting == 0 or len(self._memo) < MAX_MEMO:
-            self._memo[dim] = result
-        return result
-
-    def _normal_atom(self, atom: Atom) -> Dim:
-        rule = self.atoms.get(atom)
-        if rule is not None:
-            return rule
-        if atom.kind == "name":
-            return of_atom(atom)
-        self.spend()
-        return rebuild_atom(atom, tuple(self.normal(arg) for arg in atom.args), self)
-
-    def _rewrite_monomials(self, dim: Dim) -> Dim:
-        if not self.monomials:
-            return dim
-        for monomial, coefficient in dim.terms:
-            for left, right in self.monomials.items():
-                rest = quotient(monomial, left)
-                if rest is not None:
-                    step = make({rest: coefficient}) * right
-                    return combine([(1, dim), (-1, make({monomial: coefficient})), (1, step)])
-        return dim
-
-    def original(self, dim: Dim) -> Dim:
-        """`dim` without fresh names."""
-        for _ in range(len(self.definitions) + 1):
-            if dim.names().isdisjoint(self.definitions):
-                break
-            dim = dim.substitute(self.definitions)
-        return dim
-
-    # -- elimination ----------------------------------------------------------------------
 
     def _solve(self, pending: list[Equation]) -> None:
         for _ in range(MAX_RULES):
@@ -503,14 +311,3 @@ def _primitive(dim: Dim) -> Dim | None:
     if dim.coefficient(()) % common:
         return None
     return make({monomial: coefficient // common for monomial, coefficient in dim.terms})
-
-
-def _ratios(dim: Dim, assumed: Dim) -> list[int]:
-    """Multiples of `assumed` that cancel a term of `dim`."""
-    found: list[int] = []
-    for monomial, coefficient in assumed.terms:
-        if monomial:
-            factor, odd = divmod(dim.coefficient(monomial), coefficient)
-            if factor > 0 and not odd and factor not in found:
-                found.append(factor)
-    return found

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from linnet.dims.context import MAX_STEPS
 from linnet.dims.dim import Dim, DimTooLarge, as_dim
 from linnet.dims.fact import Fact, Proof
+from linnet.dims.rules import MAX_STEPS
 from linnet.dims.theory import Theory, theory
 
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from linnet.dims.context import MAX_STEPS, Context
+from linnet.dims.bounds import interval, monomial_interval
+from linnet.dims.context import Context
 from linnet.dims.dim import (
     Atom,
     Dim,
     DimTooLarge,
     Monomial,
     degree,
-    interval,
     make,
-    monomial_interval,
     of_atom,
     quotient,
     rebuild,
 )
 from linnet.dims.elimination import contradictory
 from linnet.dims.fact import Fact
+from linnet.dims.rules import MAX_STEPS
 
 MAX_ASSUMPTIONS = 48
 MAX_FLOORS = 12
@@ -131,6 +131,7 @@ class Prover(Context):
                 )
                 for arg in extreme.args
             )
+        found += self._implied_bounds(hypotheses)
         found += self._floor_bounds(found)
         for atom in {a: None for dim in found for a in dim.atoms() if a.kind in ("min", "max")}:
             for arg in atom.args:
@@ -155,6 +156,18 @@ class Prover(Context):
             waiting = [dim for dim in waiting if dim not in near]
             names.update(name for dim in near for name in dim.names())
         return found
+
+    def _implied_bounds(self, hypotheses: list[Dim]) -> list[Dim]:
+        """Lower bounds of single atoms that follow from one hypothesis and known bounds."""
+        bounds: list[Dim] = []
+        for dim in hypotheses:
+            for monomial, coefficient in dim.terms:
+                if coefficient > 0 and degree(monomial) == 1:
+                    unknown = make({monomial: coefficient})
+                    most = interval(dim - unknown, self.bounds_of)[1]
+                    if most is not None:
+                        bounds.append(make({monomial: 1}) + most // coefficient)
+        return bounds
 
     def _floor_bounds(self, found: list[Dim]) -> list[Dim]:
         bounds: list[Dim] = []

@@ -42,6 +42,8 @@ def missing(facts: Facts, goal: Fact) -> Fact | None:
                 not extended.contradictory
                 and extended.holds(goal.op, goal.left, goal.right)
                 and satisfiable(extended, candidate.names() | goal.names())
+                # Once more as the user will have it, with the whole budget.
+                and facts.extend([candidate]).holds(goal.op, goal.left, goal.right)
             ):
                 return candidate
             spent += extended.theory.spent
@@ -53,12 +55,11 @@ def missing(facts: Facts, goal: Fact) -> Fact | None:
 def _rest(facts: Facts, goal: Fact) -> Fact | None:
     try:
         rest = facts.simplify(goal.left - goal.right)
-        # Common factors say nothing about an equality.
         left = make({m: c for m, c in rest.terms if c > 0})
         right = make({m: -c for m, c in rest.terms if c < 0})
     except DimTooLarge:
         return None
-    return Fact(goal.op, left, right)
+    return _tidy(Fact(goal.op, left, right))
 
 
 def _candidates(facts: Facts, goal: Fact) -> Iterator[Fact]:
@@ -75,10 +76,34 @@ def _candidates(facts: Facts, goal: Fact) -> Iterator[Fact]:
         if not facts.holds(">", name, 0):
             yield Fact(">", name, Dim.const(0))
     if rest is not None:
+        yield from _below_quotient(facts, rest)
         if rest.op in ("==", ">=", "<="):
             yield _without_common_factor(rest)
         yield rest
     yield goal
+
+
+def _below_quotient(facts: Facts, rest: Fact) -> Iterator[Fact]:
+    """`floor(p / q) >= c` is `p >= c q`."""
+    quotient_of = next(iter(rest.left.atoms()), None)
+    constant = rest.right.constant
+    if constant is None or quotient_of is None or rest.op not in (">", ">="):
+        return
+    if rest.left.terms != ((((quotient_of, 1),), 1),) or quotient_of.kind != "floor":
+        return
+    p, q = quotient_of.args
+    if facts.holds(">", q, 0):
+        yield Fact(">=", p, q * (constant + (rest.op == ">")))
+
+
+def _tidy(fact: Fact) -> Fact:
+    """`a >= b + 1` as `a > b`, `a < b + 1` as `a <= b`, and the mirror images."""
+    op, left, right = fact.op, fact.left, fact.right
+    if op in ("<", "<=") and left.coefficient(()) == 1 and right.coefficient(()) == 0:
+        return _tidy(Fact({"<": ">", "<=": ">="}[op], right, left))
+    if right.coefficient(()) == 1 and op in (">=", "<"):
+        return Fact({">=": ">", "<": "<="}[op], left, right - 1)
+    return fact
 
 
 def _positive(dim: Dim) -> Iterator[Fact]:

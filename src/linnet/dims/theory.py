@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from linnet.dims.context import MAX_STEPS
 from linnet.dims.dim import Dim, DimTooLarge
 from linnet.dims.fact import Fact
 from linnet.dims.prover import Prover
+from linnet.dims.rules import MAX_STEPS
 
 KEPT = 512  # theories kept; a package has a few dozen
 
