@@ -10,6 +10,7 @@ from linnet.ir.program import (
     Binary,
     Call,
     Const,
+    GReduce,
     Grid,
     Intrinsic,
     Loop,
@@ -17,6 +18,7 @@ from linnet.ir.program import (
     ReadMember,
     Slice,
     StateWrite,
+    walk_expr,
 )
 
 from .programs import CAUSAL_MASK, WRITE_AT, bind, checked, entry, intrinsics, ops, program
@@ -355,3 +357,25 @@ def test_rows_of_a_large_table() -> None:
                      result="Tensor[S, 2 * K; f32]")  # fmt: skip
         shapes = [str(r.type) for op in ops(found) for r in op.results]
         assert any(str(n) in shape for shape in shapes) == (n < 1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("select(eq(%i[e]:i32, %p[s]:i32):bool, %x[e, k]:f32, 0.0:f32):f32", True),
+        ("mul(cast(eq(%p[s]:i32, %i[e]:i32):bool):f32, %x[e, k]:f32):f32", True),
+        ("select(eq(%i[e]:i32, %p[s]:i32):bool, %x[e, k]:f32, 1.0:f32):f32", False),
+        ("select(eq(%i[e]:i32, %q[e]:i32):bool, %x[e, k]:f32, 0.0:f32):f32", False),
+        ("select(lt(%i[e]:i32, %p[s]:i32):bool, %x[e, k]:f32, 0.0:f32):f32", False),
+    ],
+)
+def test_one_hot_sums(body: str, found: bool) -> None:
+    text = f"""
+  %i: Tensor[N; i32] = iota
+  %y: Tensor[S, K; f32] = grid [s: S, k: K] sum<f32>[e: N]({body}):f32
+  %z: Tensor[S, K; f32] = grid [s: S, k: K] add(%y[s, k]:f32, cast(%p[s]:i32):f32):f32
+  return %z"""
+    params = "%x x: Tensor[N, K; f32], %p p: Tensor[S; i32], %q q: Tensor[N; i32]"
+    instance = root(text, dims="<S: Dim>", params=params, result="Tensor[S, K; f32]")
+    sums = [n for op in ops(instance, Grid) for n in walk_expr(op.body)]  # type: ignore[attr-defined]
+    assert any(isinstance(n, GReduce) for n in sums) != found

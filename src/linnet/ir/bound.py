@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from linnet.dims import Dim, Facts
 from linnet.ir.program import Function, Program, Region
 from linnet.ir.types import GenericArg, Type
 
@@ -73,6 +74,11 @@ class Instance:
     arguments: dict[str, GenericArg] = field(default_factory=dict)
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
+
+    def facts(self) -> Facts:
+        """What its `where` clause says of the dimensions that are left."""
+        bound = {name: dim for name, dim in self.arguments.items() if isinstance(dim, Dim)}
+        return Facts(fact.substitute(bound) for fact in self.source.where)
 
 
 @dataclass(eq=False, slots=True)

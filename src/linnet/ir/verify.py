@@ -54,9 +54,7 @@ def verify_program(program: Program) -> None:
 
 
 def verify_instance(instance: Instance, bound: Bound) -> None:
-    block = bound.program.blocks.get(instance.source.block or "")
-    facts = Facts((*instance.source.where, *(block.where if block else ())))
-    _raise(instance.id, Verifier(facts, bound=bound).run(instance))
+    _raise(instance.id, Verifier(instance.facts(), bound=bound).run(instance))
 
 
 def _raise(name: str, problems: list[str]) -> None:

@@ -52,10 +52,10 @@ ZERO, ONE = Dim.const(0), Dim.const(1)
 LIMIT = 60
 
 
-def simplify_grids(instance: Instance, facts: Facts | None = None) -> Instance:
-    """In place. `facts` may be assumed of the instance's own dimensions."""
+def simplify_grids(instance: Instance) -> Instance:
+    """In place."""
     defs = definitions(instance.body)
-    simplifier = GridSimplifier(defs, facts or Facts(instance.source.where))
+    simplifier = GridSimplifier(defs, instance.facts())
     swap = Replacer()
     for region in list(regions(instance.body)):
         for position, op in enumerate(region.ops):

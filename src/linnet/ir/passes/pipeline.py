@@ -15,6 +15,7 @@ from linnet.ir.passes.index_notation import simplify_grids
 from linnet.ir.passes.inline import inline
 from linnet.ir.passes.invariants import Invariants
 from linnet.ir.passes.masks import find_masks
+from linnet.ir.passes.one_hot import find_one_hot
 from linnet.ir.passes.protect import protect
 from linnet.ir.passes.ranks import find_ranks
 from linnet.ir.passes.share import share
@@ -65,6 +66,7 @@ def optimize(
         if numerics != "exact":
             run("ranks", lambda f: find_ranks(f, bound), instance)
             clean(instance)
+            run("one hot", find_one_hot, instance)
             run("contraction", contract, instance)
         clean(instance)
         instance.reads, instance.writes = effects(instance, bound.functions)

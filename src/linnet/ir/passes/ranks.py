@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from linnet.dims import Dim, Facts
+from linnet.dims import Dim
 from linnet.ir.bound import Bound, Instance
 from linnet.ir.passes.linear import linear
 from linnet.ir.passes.tools import Defs, Replacer, definitions, regions
@@ -58,7 +58,7 @@ class _Ranks:
     def __init__(self, instance: Instance, bound: Bound):
         self.body = instance.body
         self.bound = bound
-        self.facts = Facts(instance.source.where)
+        self.facts = instance.facts()
         self.defs: Defs = definitions(instance.body)
         self.home: dict[Op, Region] = {
             op: region
