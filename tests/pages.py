@@ -4,7 +4,7 @@ Every block fenced as ```linnet is a program. Its comments state what the checke
 
     // error: E2202         on the line that earns it; several codes may follow one another
     // warning: W1002       warnings count only in programs that mark one
-    // says: some text      part of what a finding of this line says
+    // error: E2202 says: text   and what a finding of this line says
     // type: Tensor[B; f32] the type of what the `let` or `var` of this line declares
 
 A comment that stands alone on its line speaks of the next one. `// file: src/a.linnet` begins a
@@ -31,7 +31,8 @@ from linnet.package import open_package
 from linnet.source import Span
 
 MANIFEST = '[package]\nname = "example"\nversion = "0.1.0"\nlanguage = "0.1"\n'
-MARK = re.compile(r"(?://|#)\s*(error|warning|type|says):\s*(.*?)\s*(?=//|$)")
+MARK = re.compile(r"(error|warning|type|says): (.*?) *(?=says:|$)")
+COMMENT = re.compile(r"(?://|#)\s*((?:error|warning|type|says): .*)$")
 FILE = re.compile(r"^// file: (\S+)\n", re.MULTILINE)
 FENCE = re.compile(r"^```linnet\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
@@ -57,7 +58,8 @@ class Program:
         for name, text in self.files.items():
             for number, line in enumerate(text.split("\n"), start=1):
                 alone = line.lstrip().startswith("#" if name.endswith(".toml") else "//")
-                for kind, value in MARK.findall(line):
+                comment = COMMENT.search(line)
+                for kind, value in MARK.findall(comment[1]) if comment else ():
                     yield name, number + alone, kind, value
 
     def expected(self) -> list[Finding]:

@@ -243,9 +243,7 @@ def function_call(
         source = argument.value if argument is not None else parameter.node.default
         assert source is not None
         span = source.span if argument is not None else node.span
-        hint = None
-        if all(not inference.open(name) for name in free_names(parameter.type)):
-            hint = substitute(parameter.type, inference.bindings)
+        hint = inference.known(parameter.type)
         if argument is not None:
             operand = expressions.expression(cx, source, hint)
         else:

@@ -349,7 +349,7 @@ def _variant(cx: Body, enum: EnumType, declared: Span, ident: tree.Ident) -> Val
 def _tuple(cx: Body, node: tree.Expr, items: list[tree.Expr], expected: Type | None) -> Operand:
     hints: list[Type | None] = [None] * len(items)
     if isinstance(expected, TupleType) and len(expected.items) == len(items):
-        hints = list(expected.items)
+        hints = [None if item is ERROR else item for item in expected.items]
     values = [value(cx, item, hint) for item, hint in zip(items, hints, strict=True)]
     if any(v.type is ERROR for v in values):
         return cx.poison()

@@ -6,6 +6,7 @@ all generics are known, so that one difference gives one error.
 
 from __future__ import annotations
 
+from linnet.check.typing import ERROR
 from linnet.dims import Dim, Facts
 from linnet.ir.program import Generic
 from linnet.ir.types import (
@@ -21,6 +22,7 @@ from linnet.ir.types import (
     TupleType,
     Type,
     shape_of,
+    substitute,
 )
 
 
@@ -33,6 +35,15 @@ class Inference:
 
     def open(self, name: str) -> bool:
         return name in self.kinds and name not in self.bindings
+
+    def known(self, pattern: Type) -> Type | None:
+        """What is known of a parameter's type before its argument is read; of a tuple also the
+        parts, with the error type for the others."""
+        if not any(self.open(name) for name in free_names(pattern)):
+            return substitute(pattern, self.bindings)
+        if isinstance(pattern, TupleType):
+            return TupleType(tuple(self.known(item) or ERROR for item in pattern.items))
+        return None
 
     def unify(self, pattern: Type, actual: Type) -> None:
         match pattern, actual:

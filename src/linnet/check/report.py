@@ -73,7 +73,10 @@ def near(name: str, names: Iterable[str]) -> str | None:
 
     if len(name) > 80:
         return None
-    matches = get_close_matches(name, [n for n in names if len(n) <= 80], n=1, cutoff=0.7)
+    known = [n for n in names if len(n) <= 80]
+    matches = get_close_matches(name, known, n=1, cutoff=0.7)
+    if not matches and len(name) > 2:  # two letters of a short name are swapped
+        matches = [n for n in known if sorted(n) == sorted(name)]
     return matches[0] if matches else None
 
 

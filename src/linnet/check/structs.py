@@ -13,7 +13,7 @@ from linnet.check.arguments import (
 from linnet.check.body import Body, Operand
 from linnet.check.coerce import coerce
 from linnet.check.declare import AliasDecl, StructDecl
-from linnet.check.infer import Inference, free_names
+from linnet.check.infer import Inference
 from linnet.check.typing import ERROR, value_type
 from linnet.diagnostics.diagnostic import Label
 from linnet.ir.program import MakeStruct, Value
@@ -35,10 +35,7 @@ def construct(cx: Body, node: tree.Call, decl: StructDecl) -> Operand:
     operands: list[tuple[Operand, Span]] = []
     for field, type in decl.fields:
         source = given[field]
-        hint = None
-        if all(not inference.open(name) for name in free_names(type)):
-            hint = substitute(type, inference.bindings)
-        operand = expressions.expression(cx, source, hint)
+        operand = expressions.expression(cx, source, inference.known(type))
         if isinstance(operand, Value):
             failed |= operand.type is ERROR
             inference.unify(type, operand.type)
