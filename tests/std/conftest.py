@@ -11,14 +11,14 @@ import torch
 
 
 class Bodies:
-    """The stand-alone entries of one source text, each run by the reference evaluator."""
+    """The entries of a block without members, each run by the reference evaluator."""
 
     def __init__(self, path: Path):
         import linnet
         from linnet.ir.specialize import specialize
         from linnet.torch.evaluate import Evaluator
 
-        self.bound = specialize(linnet.check(path), "", {}, None)
+        self.bound = specialize(linnet.check(path), "crate::Ops", {}, None)
         self.evaluator = Evaluator(self.bound)
 
     def __call__(self, entry: str, *args: Any, **dims: int) -> Any:
@@ -45,16 +45,13 @@ SCALARS = {"f32": "float32", "i32": "int32", "i64": "int64", "bool": "bool"}
 
 
 @pytest.fixture(scope="session")
-def bodies(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Bodies]:
-    """`bodies(text)` checks entries and gives a way to call them; `module` and braces included."""
+def bodies(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Bodies]:
+    """`bodies(uses, entries)` checks the entries and gives a way to call them."""
     folder = tmp_path_factory.mktemp("std")
-    made: dict[str, Bodies] = {}
 
-    def get(text: str) -> Bodies:
-        if text not in made:
-            path = folder / f"entries{len(made)}.linnet"
-            path.write_text("module entries\n" + text)
-            made[text] = Bodies(path)
-        return made[text]
+    def get(uses: str, entries: str) -> Bodies:
+        path = folder / "ops.linnet"
+        path.write_text(f"module ops\n{uses}\npub block Ops {{{entries}}}\n")
+        return Bodies(path)
 
     return get

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from linnet import InputError
 
-TEXT = """
+USES = """
 use std.nn.activations::{relu, sigmoid, silu, gelu, gelu_erf}
 use std.nn.attention::{
     attention, attention_rows, causal_mask, grouped_attention, grouped_attention_rows,
@@ -25,7 +25,9 @@ use std.nn.norm::{batch_norm, group_norm, layer_norm, rms_norm}
 use std.nn.recurrent::{causal_conv, gated_delta_rule, gated_delta_step}
 use std.nn.rope::{rope, rope_rows}
 use std.nn.softmax::{softmax}
+"""
 
+ENTRIES = """
 pub entry relu_of<A: Dim, B: Dim>(x: Tensor[A, B; f32]) -> Tensor[A, B; f32] { return relu(x) }
 pub entry sigmoid_of<A: Dim, B: Dim>(x: Tensor[A, B; f32]) -> Tensor[A, B; f32] {
     return sigmoid(x)
@@ -135,7 +137,7 @@ pub entry step<B: Dim, D: Dim>(
 
 @pytest.fixture(scope="module")
 def run(bodies):
-    return bodies(TEXT)
+    return bodies(USES, ENTRIES)
 
 
 def random(*shape: int, seed: int = 0, scale: float = 1.0) -> torch.Tensor:

@@ -8,14 +8,16 @@ import torch.nn.functional as F
 
 from linnet import InputError
 
-TEXT = """
+USES = """
 use std.linalg::{batched_matmul, dot, matmul, outer, transpose}
 use std.nn.decoding::{argmax, sort, top_k}
 use std.nn.loss::{
     cross_entropy, entropy, linear_cross_entropy, linear_token_log_probs, log_softmax,
     token_log_probs,
 }
+"""
 
+ENTRIES = """
 pub entry dot_of<N: Dim>(a: Tensor[N; f32], b: Tensor[N; f32]) -> f32 { return dot(a, b) }
 pub entry dot_integers<N: Dim>(a: Tensor[N; i32], b: Tensor[N; i32]) -> i32 { return dot(a, b) }
 pub entry outer_of<M: Dim, N: Dim>(a: Tensor[M; f32], b: Tensor[N; f32]) -> Tensor[M, N; f32] {
@@ -56,7 +58,7 @@ pub entry spread<N: Dim, V: Dim>(x: Tensor[N, V; f32]) -> Tensor[N; f32] { retur
 
 @pytest.fixture(scope="module")
 def run(bodies):
-    return bodies(TEXT)
+    return bodies(USES, ENTRIES)
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
