@@ -37,7 +37,7 @@ pub block A<N: Dim> where N > 0 { param w: Tensor[N; f32] }
 pub block B<M: Dim> {
     sub one: A<M + 1>
     sub two: A<M>  // error: E2206 says: add `where M > 0`
-    sub three: A<0>  // error: E2206 says: is false here
+    sub three: A<0>  // error: E2206 says: which is false
 }
 -- a sub's clauses proven from the block's own
 pub block A<N: Dim> where N % 2 == 0 { param w: Tensor[N; f32] }

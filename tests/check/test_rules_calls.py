@@ -159,7 +159,7 @@ where N % 2 == 0 {
 fn f<M: Dim>(x: Tensor[4; f32], y: Tensor[2 * M; f32], z: Tensor[M; f32], w: Tensor[5; f32]) -> f32 {
     let a = g(x) + g(y)
     let b = g(z)  // error: E2206 says: add `where
-    return a + g(w)  // error: E2206 says: is false here
+    return a + g(w)  // error: E2206 says: which is false
 }
 -- proven from the caller's own clauses
 fn g<N: Dim>(x: Tensor[N; f32]) -> f32

@@ -133,6 +133,8 @@ class Checker:
     ) -> bool:
         fine = True
         for fact, clause in zip(decl.where, decl.where_spans, strict=True):
+            if not _divisible(fact, mapping):
+                continue  # the clause that its divisor is positive fails as well
             goal = Fact(
                 fact.op, substitute_dim(fact.left, mapping), substitute_dim(fact.right, mapping)
             )
@@ -140,16 +142,22 @@ class Checker:
             if proof.answer == "proven":
                 continue
             fine = False
-            if proof.answer == "refuted" and proof.witness:
-                what = f"`{goal}` does not follow here{witness_text(proof.witness)}"
-            elif proof.answer == "refuted":
-                what = f"`{goal}` is false here"
+            bound = [
+                f"{name} = {mapping[name]}"
+                for name in sorted(fact.names())
+                if name in mapping and str(mapping[name]) != name
+            ]
+            here = f" with {', '.join(bound)}" if bound else ""
+            if proof.answer != "refuted":
+                what = f"cannot be proven{here}"
+            elif goal.names():
+                what = f"does not follow{here}{witness_text(proof.witness)}"
             else:
-                what = f"`{goal}` cannot be proven here"
+                what = f"is false{here}"
             self.reporter.error(
                 "E2206",
                 span,
-                f"`{decl.name}` requires `{fact}`, and {what}",
+                f"`{decl.name}` requires `{fact}`, which {what}",
                 related=[Label(clause, "required here")],
                 help=clause_help(scope.facts, proof, " to what encloses this"),
             )
@@ -253,6 +261,17 @@ class Checker:
                 decl.span,
                 decl.node.doc,
             )
+
+
+def _divisible(fact: Fact, mapping: Substitution) -> bool:
+    """Whether no divisor in a clause has become 0."""
+    waiting = [fact.left, fact.right]
+    while waiting:
+        for atom in waiting.pop().atoms():
+            waiting += atom.args
+            if atom.kind == "floor" and substitute_dim(atom.args[1], mapping).constant == 0:
+                return False
+    return True
 
 
 def check_package(package: Package) -> Checked:

@@ -257,9 +257,10 @@ class Modules:
         if decl is None and target.file.diagnostics:
             pass  # it may stand in what could not be parsed
         elif decl is None:
-            imported = target.imports.get(name)
+            uses = target.file.tree.file.uses
+            imported = any(name == e.local.text for use in uses for e in use.names or [])
             help = did_you_mean(name, [n for n, d in target.items.items() if d.public])
-            if imported is not None:
+            if imported:
                 help = f"`{target.id}` only imports it; import it from where it is declared"
             self.reporter.error(
                 "E1201", entry.name.span, f"`{target.id}` has no item `{name}`", help=help

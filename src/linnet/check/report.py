@@ -16,7 +16,7 @@ class Reporter:
 
     def __init__(self) -> None:
         self.diagnostics: list[Diagnostic] = []
-        self._seen: set[tuple[str, int, int, int]] = set()
+        self._seen: set[tuple[str, int, int, int, str]] = set()
         # Items that hold a syntax error: a name unknown there may be what was lost with it.
         self.torn: list[Span] = []
         # By the source: names of items that were lost with a syntax error.
@@ -35,7 +35,9 @@ class Reporter:
         fixes: Iterable[Fix] = (),
         severity: str = "error",
     ) -> None:
-        key = (code, id(span.source), span.start, span.end)
+        # One use may leave several `where` clauses unproven; all of them are said.
+        which = message if code == "E2206" else ""
+        key = (code, id(span.source), span.start, span.end, which)
         if key in self._seen or (code in FOLLOWS and self._in_torn(span)):
             return
         if code == "E1201" and span.text in self.lost.get(id(span.source), ()):
