@@ -172,7 +172,7 @@ def test_a_copy_of_the_founding_package_loads_from_anywhere(founding_package, ch
 
 def test_a_step_costs_the_same_at_any_context(package, checkpoint, load):
     """No table, mask or copy grows with `MaxSeq`: a step at 2**18 positions takes what it takes at
-    2**9. The half more that is allowed is for a busy machine."""
+    2**9. Twice as much is allowed for a busy machine; anything that grew would take 512 times."""
     reference = checkpoint("text", Groups=1)
     token = torch.tensor([[1]])
     fastest = []
@@ -185,7 +185,7 @@ def test_a_step_costs_the_same_at_any_context(package, checkpoint, load):
             model.decode(token, pos=pos)
             times.append(time.perf_counter() - start)
         fastest.append(min(times))
-    assert fastest[1] < 1.5 * fastest[0]
+    assert fastest[1] < 2 * fastest[0]
 
 
 def test_memory_is_linear_in_the_prompt(package, checkpoint):
