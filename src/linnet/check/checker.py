@@ -132,16 +132,20 @@ class Checker:
         self, scope: Scope, decl: BlockDecl | FunctionDecl, mapping: Substitution, span: Span
     ) -> bool:
         fine = True
+        facts = scope.facts
         for fact, clause in zip(decl.where, decl.where_spans, strict=True):
             if not _divisible(fact, mapping):
                 continue  # the clause that its divisor is positive fails as well
             goal = Fact(
                 fact.op, substitute_dim(fact.left, mapping), substitute_dim(fact.right, mapping)
             )
-            proof = scope.facts.prove(goal)
+            proof = facts.prove(goal)
             if proof.answer == "proven":
                 continue
             fine = False
+            # What follows from a clause that fails is not reported besides.
+            if goal.names() and not (assumed := facts.extend([goal])).contradictory:
+                facts = assumed
             bound = [
                 f"{name} = {mapping[name]}"
                 for name in sorted(fact.names())

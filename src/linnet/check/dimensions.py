@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from linnet.check.modules import ModuleScope
 
 COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(eq=False, slots=True)
@@ -169,6 +170,8 @@ def clause_help(facts: Facts, proof: Proof, where: str = "") -> str | None:
     zero = Dim.const(0)
     if facts.extend([fact, *(Fact(">", Dim.name(n), zero) for n in fact.names())]).contradictory:
         return None
+    if fact.left.constant is not None and fact.right.constant is None:
+        fact = Fact(_MIRRORED.get(fact.op, fact.op), fact.right, fact.left)
     return f"if it must hold, add `where {fact}`{where}"
 
 

@@ -382,7 +382,15 @@ class ExprParser(Cursor):
         opener = self.pos
         self.expect("{")
         if self.texts[self.pos] in ("let", "var", "return", "}"):
-            self.fail("an expression", help="each branch is one expression, without statements")
+            self.unexpected(
+                "an expression", help="each branch is one expression, without statements"
+            )
+            self.pos = opener
+            self.skip_balanced()
+            if self.texts[self.pos - 1] != "}":
+                raise Recover
+            self.height = 1
+            return tree.ErrorExpr(self.span_at(opener))
         value = self.expr()
         self.close(opener)
         return value
