@@ -219,10 +219,9 @@ fn f(x: f32) -> f32 {  // error: E2119
     let y[i] = f(v[i])
     return y[0]
 }
--- entries outside of blocks take nothing
+-- entries outside of blocks
 pub entry f() -> Tensor[3; f32] { return fill<f32>([3], 1) }
--- an entry outside of a block with a parameter
-pub entry f(x: f32) -> f32 { return x }  // error: E2102
+pub entry g<N: Dim>(x: Tensor[N; f32]) -> Tensor[N; f32] { return x + 1 }
 -- a function without a result
 fn f(x: f32) { return x }  // error: E2120
 -- grad is reserved

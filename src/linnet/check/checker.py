@@ -13,7 +13,7 @@ from linnet.check.declare import (
 )
 from linnet.check.dimensions import Scope, clause_help, witness_text
 from linnet.check.modules import Import, Modules, ModuleScope
-from linnet.check.report import Reporter, did_you_mean
+from linnet.check.report import Reporter, TooManyErrors, did_you_mean
 from linnet.check.signatures import members_of, resolve_signature
 from linnet.diagnostics.diagnostic import Diagnostic, Label
 from linnet.dims import DimTooLarge, Fact
@@ -170,6 +170,19 @@ class Checker:
     # --- the run --------------------------------------------------------------
 
     def run(self) -> Checked:
+        try:
+            self._run()
+        except TooManyErrors:
+            pass
+        diagnostics = sorted(
+            self.reporter.diagnostics, key=lambda d: (d.span.source.path, d.span.start)
+        )
+        return Checked(None if self.reporter.errors else self.program, diagnostics)
+
+    def _run(self) -> None:
+        from linnet.check.recursion import check_recursion
+        from linnet.check.unused import warn_unused
+
         scopes = []
         for path in self.package.module_paths():
             file = self.package.load(path)
@@ -178,23 +191,16 @@ class Checker:
         for scope in scopes:
             self._check_module(scope)
         self._drain()
-        from linnet.check.recursion import check_recursion
-
         if not self.reporter.errors:
             check_recursion(self)
-        if not self.reporter.errors:
-            from linnet.check.unused import warn_unused
-
-            for scope in scopes:
-                warn_unused(self.reporter, scope)
-            own = {id(scope.file.tree.source) for scope in scopes}
-            for code, span, message, help in self.warnings:
-                if id(span.source) in own:
-                    self.reporter.warning(code, span, message, help)
-        diagnostics = sorted(
-            self.reporter.diagnostics, key=lambda d: (d.span.source.path, d.span.start)
-        )
-        return Checked(None if self.reporter.errors else self.program, diagnostics)
+        if self.reporter.errors:
+            return
+        for scope in scopes:
+            warn_unused(self.reporter, scope)
+        own = {id(scope.file.tree.source) for scope in scopes}
+        for code, span, message, help in self.warnings:
+            if id(span.source) in own:
+                self.reporter.warning(code, span, message, help)
 
     def _check_module(self, scope: ModuleScope) -> None:
         for decl in scope.items.values():
@@ -236,8 +242,7 @@ class Checker:
     def _drain(self) -> None:
         from linnet.check.body import check_body
 
-        while self._queue:
-            decl = self._queue.pop()
+        for decl in self._queue:  # which grows on the way
             self.signature(decl)
             if decl.block is not None:
                 self.declare_block(decl.block)

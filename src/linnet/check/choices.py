@@ -232,7 +232,7 @@ def _match_enum(
             chosen[n] = arm
     missing = [v for v in enum.variants if v not in chosen]
     if missing:
-        shown = ", ".join(f"`{enum}.{v}`" for v in missing)
+        shown = ", ".join(f"`{enum}.{v}`" for v in missing[:8]) + (", …" if missing[8:] else "")
         cx.report.error("E2118", node.span, f"the match does not cover {shown}")
         return cx.poison()
     regions, type = branches(cx, [(list, chosen[v].body) for v in enum.variants], expected)

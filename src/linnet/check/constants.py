@@ -66,6 +66,14 @@ def resolve_constant(checker: Checker, decl: ConstDecl) -> None:
     decl.value, decl.failed = round_float(number, decl.dtype), False
 
 
+def as_float(value: int) -> float:
+    """The nearest f64; infinite where there is none."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def _is_float(checker: Checker, scope: Scope, node: tree.Expr) -> bool:
     match node:
         case tree.FloatLit():
@@ -118,7 +126,7 @@ def constant_float(checker: Checker, scope: Scope, node: tree.Expr) -> float | N
                 if found.failed:
                     return None
                 if found.dim is not None:
-                    return float(found.dim.constant or 0)
+                    return as_float(found.dim.constant or 0)
                 if isinstance(found.value, float):
                     return found.value
             elif found is None:

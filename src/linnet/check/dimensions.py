@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from linnet.check.checker import Checker
     from linnet.check.modules import ModuleScope
 
+# The prover's time grows with the assumptions; real items state a handful.
+MAX_CLAUSES = 100
 COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -165,14 +167,17 @@ def positive(scope: Scope, divisor: Dim, span: Span) -> bool:
 def clause_help(facts: Facts, proof: Proof, where: str = "") -> str | None:
     """The `where` clause that would prove a goal, unless it would leave only empty tensors."""
     fact = proof.missing
-    if fact is None:
-        return None
-    zero = Dim.const(0)
-    if facts.extend([fact, *(Fact(">", Dim.name(n), zero) for n in fact.names())]).contradictory:
+    if fact is None or (fact.op == "==" and _vanish(fact.left, fact.right)):
         return None
     if fact.left.constant is not None and fact.right.constant is None:
         fact = Fact(_MIRRORED.get(fact.op, fact.op), fact.right, fact.left)
     return f"if it must hold, add `where {fact}`{where}"
+
+
+def _vanish(a: Dim, b: Dim) -> bool:
+    """Whether `a == b` says that sizes are 0; `N % 2 == 0` says no such thing."""
+    rest = b if a.constant == 0 else a if b.constant == 0 else None
+    return rest is not None and all(atom.kind == "name" for atom in rest.atoms())
 
 
 def proof_notes(facts: Facts, goal: Fact, proof: Proof) -> list[str]:
@@ -256,6 +261,11 @@ def where_facts(scope: Scope, clauses: list[tree.Expr]) -> tuple[list[Fact], lis
     """The clauses as facts. Their own divisors are proven from all of them together."""
     facts: list[Fact] = []
     spans: list[Span] = []
+    if len(clauses) > MAX_CLAUSES:
+        scope.report.error(
+            "E2101", clauses[MAX_CLAUSES].span, f"more than {MAX_CLAUSES} `where` clauses"
+        )
+        clauses = clauses[:MAX_CLAUSES]
     scope.divisors = []
     plain: list[Fact] = []
     for clause in clauses:

@@ -138,7 +138,7 @@ class Modules:
 
     def _read(self, file: ModuleFile) -> ModuleScope:
         scope = self.scopes[file.id] = ModuleScope(file)
-        self.reporter.diagnostics.extend(file.diagnostics)
+        self.reporter.adopt(file.diagnostics)
         for diagnostic in file.diagnostics:
             self._tear(file.tree.file, diagnostic.span)
         for item in file.tree.file.items:

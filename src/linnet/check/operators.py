@@ -21,6 +21,7 @@ from linnet.check.coerce import (
     literal_problem,
     value_of,
 )
+from linnet.check.constants import as_float
 from linnet.check.dimensions import arithmetic, bitwise
 from linnet.check.shapes import explain_shapes, shape_text
 from linnet.check.typing import ERROR
@@ -199,7 +200,7 @@ def fold(op: str, a: Operand, b: Operand) -> Float | None:
         if isinstance(operand, Float):
             return operand.value
         if isinstance(operand, Int) and operand.dim.constant is not None:
-            return float(operand.dim.constant)
+            return as_float(operand.dim.constant)
         return None
 
     if not (isinstance(a, Float) or isinstance(b, Float)):

@@ -73,8 +73,9 @@ def _report(
 
 
 def _cycles(graph: dict[str, dict[str, Span | None]]) -> Iterator[list[str]]:
-    """Cycles of the graph that share no edge with each other, found without recursion."""
+    """Cycles of the graph that share no node with each other, found without recursion."""
     done: set[str] = set()
+    shown: set[str] = set()
     for start in graph:
         if start in done:
             continue
@@ -89,7 +90,10 @@ def _cycles(graph: dict[str, dict[str, Span | None]]) -> Iterator[list[str]]:
                 on_path.discard(node)
                 done.add(node)
             elif follower in on_path:
-                yield path[path.index(follower) :]
+                cycle = path[path.index(follower) :]
+                if shown.isdisjoint(cycle):
+                    shown.update(cycle)
+                    yield cycle
             elif follower not in done and follower in graph:
                 path.append(follower)
                 on_path.add(follower)

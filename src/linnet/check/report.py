@@ -11,11 +11,28 @@ from linnet.source import Span
 FOLLOWS = frozenset({"E1201", "E3101", "E3102", "E3103", "E2120"})
 
 
+# A file with more errors than these is no program with mistakes in it.
+MAX_ERRORS = 300
+# Characters of a message; names and types have no bounds of their own.
+MAX_MESSAGE = 1000
+
+
+class TooManyErrors(Exception):
+    """The check ends here; what was found stands."""
+
+
+def short(text: str) -> str:
+    if len(text) <= MAX_MESSAGE:
+        return text
+    return f"{text[: MAX_MESSAGE * 2 // 3]} … {text[-MAX_MESSAGE // 4 :]}"
+
+
 class Reporter:
     """One run's findings; the same finding at the same place is kept once."""
 
     def __init__(self) -> None:
         self.diagnostics: list[Diagnostic] = []
+        self.errors = 0
         self._seen: set[tuple[str, int, int, int, str]] = set()
         # Items that hold a syntax error: a name unknown there may be what was lost with it.
         self.torn: list[Span] = []
@@ -47,14 +64,19 @@ class Reporter:
             Diagnostic(
                 code,
                 severity,
-                message,
-                Label(span, label),
-                list(related),
-                list(notes),
-                help,
+                short(message),
+                Label(span, short(label)),
+                [Label(other.span, short(other.message)) for other in related],
+                [short(note) for note in notes],
+                None if help is None else short(help),
                 list(fixes),
             )
         )
+        if severity == "error":
+            self.errors += 1
+            if self.errors >= MAX_ERRORS:
+                self.diagnostics[-1].notes.append(f"{MAX_ERRORS} errors: the rest is left out")
+                raise TooManyErrors
 
     def _in_torn(self, span: Span) -> bool:
         return any(
@@ -64,9 +86,11 @@ class Reporter:
     def warning(self, code: str, span: Span, message: str, help: str | None = None) -> None:
         self.error(code, span, message, help=help, severity="warning")
 
-    @property
-    def errors(self) -> int:
-        return sum(d.severity == "error" for d in self.diagnostics)
+    def adopt(self, found: Iterable[Diagnostic]) -> None:
+        """Findings of the lexer and the parser."""
+        for diagnostic in found:
+            self.diagnostics.append(diagnostic)
+            self.errors += diagnostic.severity == "error"
 
 
 def near(name: str, names: Iterable[str]) -> str | None:
@@ -75,7 +99,9 @@ def near(name: str, names: Iterable[str]) -> str | None:
 
     if len(name) > 80:
         return None
-    known = [n for n in names if len(n) <= 80]
+    known = [n for n in names if len(n) <= 80 and abs(len(n) - len(name)) < 4]
+    if len(known) > 30:  # comparing takes time: only those that begin alike
+        known = [n for n in known if n[:2] == name[:2]][:30]
     matches = get_close_matches(name, known, n=1, cutoff=0.7)
     if not matches and len(name) > 2:  # two letters of a short name are swapped
         matches = [n for n in known if sorted(n) == sorted(name)]

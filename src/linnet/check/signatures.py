@@ -79,7 +79,7 @@ def resolve_signature(checker: Checker, decl: Decl) -> None:
     decl.state = "done"
     found = [d.span for d in checker.reporter.diagnostics[before:]]
     found += [d.span for d in decl.module.file.diagnostics]
-    decl.broken = any(
+    decl.broken = decl.broken or any(
         span.source is header.source and header.start <= span.start <= header.end for span in found
     )
 
@@ -186,6 +186,8 @@ def _struct(checker: Checker, decl: StructDecl) -> None:
             continue
         spans[name] = field.name.span
         fields[name] = value_type(scope, field.type)
+        if fields[name] is ERROR:
+            decl.broken = True
     decl.fields = tuple(fields.items())
 
 
@@ -223,13 +225,6 @@ def _function(checker: Checker, decl: FunctionDecl) -> None:
     facts, spans = where_facts(scope, node.where)
     decl.where, decl.where_spans = tuple(facts), tuple(spans)
     decl.facts = scope.facts = scope.facts.extend(facts) if facts else scope.facts
-    if decl.kind == "entry" and block is None and node.parameters:
-        checker.reporter.error(
-            "E2102",
-            node.parameters[0].span,
-            "an entry outside of a block takes no parameters",
-            help="make it a `fn`, or an entry of the block whose weights it uses",
-        )
     seen: dict[str, Span] = {}
     for parameter in node.parameters:
         name = parameter.name.text

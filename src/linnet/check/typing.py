@@ -61,7 +61,7 @@ ERROR = ErrorType()
 
 # Bounds that no real model comes near.
 MAX_AXES = 64
-MAX_PARTS = 4096
+MAX_PARTS = 1024
 MAX_DEPTH = 32
 
 
