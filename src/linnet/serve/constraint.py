@@ -1,0 +1,158 @@
+"""Answers held to a grammar, through llguidance (an optional package).
+
+The library sees the model's tokens as the bytes that our tokenizer gives them, so that what it
+allows is what our text will be.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from linnet.errors import BackendError, InputError
+from linnet.serve.request import Constraint
+from linnet.text.tokenizer import Tokenizer
+
+_OBJECT = {"type": "object"}
+
+
+class _Vocabulary:
+    """What llguidance asks of a tokenizer."""
+
+    def __init__(self, tokenizer: Tokenizer, size: int, ends: frozenset[int]):
+        special = tokenizer.special
+        self.eos_token_id = min(ends)
+        self.bos_token_id = None
+        self.tokens = [b"" if i in special else tokenizer.piece(i) for i in range(size)]
+        # Special tokens have no text; their spelling can be asked for in a Lark grammar.
+        for i in special:
+            if i < size:
+                self.tokens[i] = (tokenizer.spelling(i) or "").encode()
+        self.special_token_ids = sorted(i for i in special if i < size)
+        self._tokenizer = tokenizer
+
+    def __call__(self, text: Any) -> list[int]:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8", "replace")
+        return self._tokenizer.encode(text, special=False)
+
+
+class Grammars:
+    """Makes the matchers of one model. Compiled grammars are kept, the last few of them."""
+
+    KEPT = 64
+
+    def __init__(self, tokenizer: Tokenizer, vocabulary: int, ends: frozenset[int]):
+        self._tokenizer, self._vocabulary, self._ends = tokenizer, vocabulary, ends
+        self._native: Any = None
+        self._known: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def matcher(self, constraint: Constraint) -> Matcher:
+        """Raises InputError for a schema, pattern or grammar that cannot be used."""
+        with self._lock:
+            grammar = _grammar(constraint)
+            compiled = self._known.pop(grammar, None)
+            if compiled is None:
+                compiled = self._compile(grammar, constraint.kind)
+            self._known[grammar] = compiled
+            while len(self._known) > self.KEPT:
+                del self._known[next(iter(self._known))]
+            return Matcher(compiled.deep_copy(), constraint.after, self._ends)
+
+    def _compile(self, grammar: str, kind: str) -> Any:
+        llguidance = _library()
+        if self._native is None:
+            if not self._ends:
+                raise BackendError("the model names no token that ends an answer: none can be held")
+            wrapper = llguidance.TokenizerWrapper(
+                _Vocabulary(self._tokenizer, self._vocabulary, self._ends)
+            )
+            self._native = llguidance.LLTokenizer(
+                wrapper, n_vocab=self._vocabulary, eos_token=sorted(self._ends)
+            )
+        compiled = llguidance.LLMatcher(self._native, grammar, log_level=0)
+        if compiled.is_error():
+            raise InputError(f"{kind} cannot be used: {compiled.get_error()}")
+        return compiled
+
+
+class Matcher:
+    """Follows one answer. Asleep until the tokens of `after` were drawn one after another."""
+
+    def __init__(self, native: Any, after: tuple[int, ...], ends: frozenset[int]):
+        self._native, self._after, self._ends = native, after, ends
+        self._seen: list[int] = []
+        self.awake = not after
+
+    def copy(self) -> Matcher:
+        """A matcher in the same place, for another choice."""
+        made = Matcher.__new__(Matcher)
+        made.__dict__.update(self.__dict__)
+        made._native, made._seen = self._native.deep_copy(), list(self._seen)
+        return made
+
+    def mask(self) -> np.ndarray | None:
+        """A bit for each token that may come next; None while asleep."""
+        if not self.awake:
+            return None
+        bits = np.frombuffer(self._native.compute_bitmask(), dtype=np.uint8)
+        self._check()
+        return bits
+
+    def add(self, token: int) -> bool:
+        """Takes a token of the answer; returns whether the text is now complete, so that
+        nothing but an end could follow."""
+        if not self.awake:
+            self._seen = [*self._seen, token][-len(self._after) :]
+            self.awake = tuple(self._seen) == self._after
+            return False
+        if token in self._ends:
+            return True
+        self._native.consume_token(token)
+        self._check()
+        return bool(self._native.is_stopped())
+
+    def _check(self) -> None:
+        if self._native.is_error():
+            raise BackendError(f"the grammar failed: {self._native.get_error()}")
+
+
+def _grammar(constraint: Constraint) -> str:
+    llguidance = _library()
+    matcher, value = llguidance.LLMatcher, constraint.value
+    try:
+        match constraint.kind:
+            case "json":
+                return str(matcher.grammar_from_json_schema(_OBJECT))
+            case "schema":
+                if isinstance(value, str):
+                    value = json.loads(value)
+                if isinstance(value, bool):
+                    value = {} if value else {"not": {}}
+                if not isinstance(value, Mapping):
+                    raise InputError("schema is no object; expected a JSON schema")
+                return str(matcher.grammar_from_json_schema(json.dumps(value)))
+            case "regex":
+                return str(matcher.grammar_from_regex(value))
+            case "choice":
+                options = [json.dumps(s, ensure_ascii=False) for s in value]
+                return str(matcher.grammar_from_lark(f"start: {' | '.join(options)}"))
+            case _:
+                return str(matcher.grammar_from_lark(value))
+    except (ValueError, RecursionError) as e:
+        raise InputError(f"{constraint.kind} cannot be used: {e}") from None
+
+
+def _library() -> Any:
+    try:
+        import llguidance
+    except ImportError:
+        raise BackendError(
+            "answers held to a grammar need the package llguidance: pip install 'linnet[serve]'"
+        ) from None
+    return llguidance

@@ -1,0 +1,123 @@
+"""The model bound for steps and for prompts: one set of weights, and the live states.
+
+`Rows` holds `count` rows. A step computes the first few of them: the weights are bound at some
+sizes up to `count`, whose states are views of the same rows, so a step of two sequences does not
+cost one of sixteen. Rows of a step that serve nobody compute along, which moves their recurrent
+state; nothing is ever kept there.
+
+`Lanes` are rows of their own for prompts that come in by chunks. A lane is not in any step, so a
+prompt may pause between two chunks for as long as it likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from linnet.serve.layout import BATCH, Layout
+
+
+class _Binding:
+    """A rebound model that works on tensors lent to it."""
+
+    def __init__(self, model: Any):
+        self.model = model
+        self.states: dict[str, Tensor] | None = None
+
+    def use(self, states: dict[str, Tensor]) -> None:
+        if states is not self.states:
+            self.model.use_state(states)
+            self.states = states
+
+    def settle(self) -> None:
+        """Where an entry replaced a state instead of writing it, the lent tensor gets it."""
+        assert self.states is not None
+        replaced = False
+        for path, tensor in self.model.held_state().items():
+            lent = self.states[path]
+            if tensor is not lent:
+                lent.copy_(tensor)
+                replaced = True
+        if replaced:
+            self.model.use_state(self.states)
+
+
+def sizes_up_to(count: int) -> list[int]:
+    """Sizes of steps: powers of two below `count`, and `count`."""
+    sizes = [1 << i for i in range(count.bit_length()) if 1 << i < count]
+    return [*sizes, count]
+
+
+class Rows:
+    """`count` rows of live states, and steps over the first of them."""
+
+    def __init__(self, model: Any, layout: Layout, count: int, sizes: Sequence[int] | None = None):
+        self.layout, self.count = layout, count
+        self.sizes = sorted({*(sizes or sizes_up_to(count)), count})
+        self._model = model
+        self._steps: dict[int, _Binding] = {}
+        whole = self._bind(count)
+        whole.model.allocate()
+        self.states: dict[str, Tensor] = whole.model.held_state()
+        whole.use(self.states)
+
+    def _bind(self, size: int) -> _Binding:
+        found = self._steps.get(size)
+        if found is None:
+            found = self._steps[size] = _Binding(self._model.rebind({BATCH: size}))
+            if size < self.count:
+                found.use({path: tensor[:size] for path, tensor in self.states.items()})
+        return found
+
+    def size_for(self, used: int) -> int:
+        """The size of a step that computes rows 0 … used - 1."""
+        return next(size for size in self.sizes if size >= used)
+
+    def step(self, tokens: list[int], positions: list[int]) -> Tensor:
+        """One token for each of the first rows; logits `[len(tokens), Vocab]`.
+
+        Row `r` gets `tokens[r]` at `positions[r]`; what serves nobody gets token 0 at 0.
+        """
+        size = self.size_for(len(tokens))
+        binding = self._bind(size)
+        idle = [0] * (size - len(tokens))
+        t = torch.tensor([*tokens, *idle], dtype=torch.int32).view(size, 1)
+        p = torch.tensor([*positions, *idle], dtype=torch.int32)
+        logits: Tensor = binding.model.decode_rows(t, p)
+        binding.settle()
+        return logits[: len(tokens)]
+
+    def clear(self, row: int) -> None:
+        """Zero everywhere: for a row whose numbers went wrong."""
+        with torch.no_grad():
+            for tensor in self.states.values():
+                tensor[row].zero_()
+
+
+class Lanes:
+    """`count` single rows for prompts."""
+
+    def __init__(self, model: Any, layout: Layout, count: int):
+        self.layout = layout
+        self._binding = _Binding(model.rebind({BATCH: 1}))
+        self._binding.model.allocate()
+        first = self._binding.model.held_state()
+        self.states: list[dict[str, Tensor]] = [first]
+        for _ in range(count - 1):
+            self.states.append({path: torch.zeros_like(t) for path, t in first.items()})
+
+    def prefill(self, lane: int, tokens: Sequence[int], position: int) -> Tensor:
+        """The next tokens of a lane's text at `position …`; logits `[Vocab]` after the last."""
+        self._binding.use(self.states[lane])
+        chunk = torch.tensor([list(tokens)], dtype=torch.int32)
+        logits: Tensor = self._binding.model.prefill(chunk, pos=position)
+        self._binding.settle()
+        return logits[0]
+
+    def clear(self, lane: int) -> None:
+        with torch.no_grad():
+            for tensor in self.states[lane].values():
+                tensor.zero_()

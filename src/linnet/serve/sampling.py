@@ -1,0 +1,260 @@
+"""Choosing the next token of many rows at once.
+
+Each row gets what `linnet.text.sampling.sample` would give it alone, by the same order of
+penalties, temperature, top-k, top-p and min-p, and with its own random stream: nothing of a row
+depends on the others. What is costly, the work over whole vocabularies, is done for all rows
+together; sorting is left for the few tokens that can be in a nucleus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from linnet.serve.events import TokenLogprob
+from linnet.text.sampling import Sampling, SamplingState
+
+_SMALL_K = 256
+
+
+@dataclass
+class Draw:
+    """One row's wishes. `mask` `[≥ Vocab / 8] u8` has a bit for each token allowed."""
+
+    state: SamplingState
+    bias: tuple[np.ndarray, np.ndarray] | None = None  # ids [N] i64, values [N] f32
+    mask: np.ndarray | None = None
+    logprobs: int | None = None
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A token, or why there is none."""
+
+    token: int
+    logprob: TokenLogprob | None = None
+    error: str | None = None
+
+
+@dataclass
+class _Edits:
+    """Places of the logits to change, gathered over rows."""
+
+    rows: list[np.ndarray] = field(default_factory=list)
+    ids: list[np.ndarray] = field(default_factory=list)
+    values: list[np.ndarray] = field(default_factory=list)
+
+    def add(self, row: int, ids: np.ndarray, values: np.ndarray) -> None:
+        self.rows.append(np.full(ids.size, row, dtype=np.int64))
+        self.ids.append(ids)
+        self.values.append(values.astype(np.float32))
+
+    def gathered(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor] | None:
+        if not self.rows:
+            return None
+        parts = (np.concatenate(p) for p in (self.rows, self.ids, self.values))
+        rows, ids, values = (torch.from_numpy(p).to(device) for p in parts)
+        return rows, ids, values
+
+
+def draw(logits: Tensor, rows: Sequence[Draw]) -> list[Drawn]:
+    """One token for each row of `logits [len(rows), Vocab]`; counts it in the row's state.
+
+    `logits` is not changed. A row with NaN, or in which nothing is allowed, gets an error.
+    """
+    with torch.inference_mode():
+        x = logits.float()
+        beside = _logprobs(x, rows)
+        x = _edited(x, rows, x.data_ptr() == logits.data_ptr())
+        top, best = (t.cpu().numpy() for t in x.max(dim=1))
+        tokens = best.astype(np.int64)
+        errors: list[str | None] = [None] * len(rows)
+        drawn: list[int] = []
+        for i, row in enumerate(rows):
+            if np.isnan(top[i]):
+                errors[i] = "the logits hold NaN: the weights or the computation are damaged"
+            elif top[i] == -np.inf:
+                errors[i] = "no token can be drawn: every logit is minus infinity"
+            elif not (row.state.sampling.greedy or top[i] == np.inf):
+                if row.state.sampling.top_k != 1:
+                    drawn.append(i)
+        if drawn:
+            whole = len(drawn) == len(rows)
+            part = x if whole else x[torch.tensor(drawn, device=x.device)]
+            tokens[drawn] = _random(part, top[drawn], [rows[i].state for i in drawn])
+    result: list[Drawn] = []
+    for i, row in enumerate(rows):
+        token = int(tokens[i])
+        if errors[i] is None:
+            row.state.add(token)
+        result.append(Drawn(token, _told(beside.get(i), token), errors[i]))
+    return result
+
+
+def _edited(x: Tensor, rows: Sequence[Draw], shared: bool) -> Tensor:
+    """The logits with penalties, then biases, then masks; a copy where they would change."""
+    vocabulary = x.shape[1]
+    scaled, lowered, raised = _Edits(), _Edits(), _Edits()
+    for i, row in enumerate(rows):
+        s, state = row.state.sampling, row.state
+        if s.repetition_penalty != 1:
+            seen = {*state.counts, *state.prompt}
+            ids = np.fromiter((t for t in seen if t < vocabulary), dtype=np.int64)
+            scaled.add(i, ids, np.full(ids.size, s.repetition_penalty))
+        if state.counts and (s.presence_penalty or s.frequency_penalty):
+            ids = np.fromiter(state.counts.keys(), dtype=np.int64, count=len(state.counts))
+            times = np.fromiter(state.counts.values(), dtype=np.float32, count=ids.size)
+            by = np.float32(s.presence_penalty) + np.float32(s.frequency_penalty) * times
+            lowered.add(i, ids, by)
+        if row.bias is not None:
+            raised.add(i, *row.bias)
+    masks = [(i, row.mask) for i, row in enumerate(rows) if row.mask is not None]
+    if shared and (scaled.rows or lowered.rows or raised.rows or masks):
+        x = x.clone()
+    if (edit := scaled.gathered(x.device)) is not None:
+        at, ids_, by_ = edit
+        values = x[at, ids_]
+        x[at, ids_] = torch.where(values > 0, values / by_, values * by_)
+    if (edit := lowered.gathered(x.device)) is not None:
+        at, ids_, by_ = edit
+        x[at, ids_] -= by_
+    if (edit := raised.gathered(x.device)) is not None:
+        at, ids_, by_ = edit
+        x[at, ids_] += by_
+    for i, mask in masks:
+        bits = np.unpackbits(mask, bitorder="little")
+        allowed = np.zeros(vocabulary, dtype=bool)
+        known = min(vocabulary, bits.size)
+        allowed[:known] = bits[:known]
+        x[i].masked_fill_(~torch.from_numpy(allowed).to(x.device), -torch.inf)
+    return x
+
+
+def _random(x: Tensor, top: np.ndarray, states: list[SamplingState]) -> np.ndarray:
+    """Draws with temperature above 0. `x [R, Vocab]`, `top [R]` the largest of each row."""
+    vocabulary = x.shape[1]
+    settings = [state.sampling for state in states]
+    heat = torch.tensor([s.temperature for s in settings], dtype=torch.float32, device=x.device)
+    tops = torch.from_numpy(top).to(x.device).unsqueeze(1)
+    # exp of differences: the likeliest has weight 1, so nothing overflows. A tiny temperature
+    # may round to 0 in f32: the likeliest is then 0 / 0, and set to 1.
+    weights = x - tops
+    if any(s.temperature != 1 for s in settings):
+        likeliest = weights == 0
+        weights.div_(heat.unsqueeze(1)).exp_().masked_fill_(likeliest, 1.0)
+    else:
+        weights.exp_()
+    limits = {i: s.top_k for i, s in enumerate(settings) if 0 < s.top_k < vocabulary}
+    if limits:
+        least = _kth(x, limits)
+        weights.masked_fill_(x < least.unsqueeze(1), 0.0)
+    uniform = [state.random.random() for state in states]
+    tokens = np.zeros(len(states), dtype=np.int64)
+    filtered = [
+        i for i, s in enumerate(settings) if s.top_p < 1 or s.min_p > 0 or i in limits
+    ]  # fmt: skip
+    free = [i for i in range(len(states)) if i not in set(filtered)]
+    if free:
+        sums = torch.cumsum(weights[free], 1, dtype=torch.float64)
+        tokens[free] = _at(sums, np.array([uniform[i] for i in free]))
+    if filtered:
+        some = weights if len(filtered) == len(states) else weights[filtered]
+        chosen = _filtered(some, [settings[i] for i in filtered], [uniform[i] for i in filtered])
+        tokens[filtered] = chosen
+    return tokens
+
+
+def _kth(x: Tensor, limits: dict[int, int]) -> Tensor:
+    """The k-th largest logit of each row that has a limit, minus infinity elsewhere."""
+    least = torch.full((x.shape[0],), -torch.inf, device=x.device)
+    small = [i for i, k in limits.items() if k <= _SMALL_K]
+    if small:
+        most = max(limits[i] for i in small)
+        rows = x if len(small) == x.shape[0] else x[small]
+        values = torch.topk(rows, most, dim=1).values
+        for j, i in enumerate(small):
+            least[i] = values[j, limits[i] - 1]
+    for i, k in limits.items():
+        if k > _SMALL_K:
+            least[i] = torch.topk(x[i], k, sorted=True).values[-1]
+    return least
+
+
+def _at(sums: Tensor, uniform: np.ndarray) -> np.ndarray:
+    """The first place where a row's running sum passes its share of the whole."""
+    totals = sums[:, -1:]
+    share = torch.from_numpy(uniform).to(sums.device).unsqueeze(1) * totals
+    at = torch.searchsorted(sums, share, right=True)
+    last = torch.searchsorted(sums, totals.contiguous())  # the last with weight
+    found: np.ndarray = torch.minimum(at, last).squeeze(1).cpu().numpy()
+    return found
+
+
+def _filtered(weights: Tensor, settings: list[Sampling], uniform: list[float]) -> list[int]:
+    """Rows with top-k (already zero beyond), top-p or min-p: only tokens that may stay.
+
+    All weights below `(1 - p) S / Vocab`, `S` their sum, together carry less than `(1 - p) S`:
+    so the nucleus stands above, and the rest need not be sorted.
+    """
+    vocabulary = weights.shape[1]
+    total = torch.sum(weights, 1, dtype=torch.float64)
+    p = torch.tensor([s.top_p for s in settings], dtype=torch.float64, device=weights.device)
+    floor = (1 - p) * total / vocabulary * (1 - 1e-6)
+    least = torch.tensor([s.min_p for s in settings], dtype=torch.float32, device=weights.device)
+    smallest = torch.finfo(torch.float32).tiny
+    limit = torch.maximum(floor.float(), least).clamp_min(smallest)
+    places = torch.nonzero(weights >= limit.unsqueeze(1))
+    values = weights[places[:, 0], places[:, 1]].cpu().numpy()
+    rows, ids = places[:, 0].cpu().numpy(), places[:, 1].cpu().numpy()
+    ends = np.searchsorted(rows, np.arange(len(settings)), side="right")
+    needed = (p * total).cpu().numpy()
+    tokens: list[int] = []
+    start = 0
+    for i, end in enumerate(ends):
+        w, t = values[start:end], ids[start:end]
+        start = end
+        if settings[i].top_p < 1:
+            order = np.argsort(-w, kind="stable")  # of equal weights the lower id first
+            w, t = w[order], t[order]
+            carried = np.cumsum(w, dtype=np.float64)
+            kept = int(np.searchsorted(carried, needed[i])) + 1
+            w, t = w[:kept], t[:kept]
+        sums = np.cumsum(w, dtype=np.float64)
+        at = int(np.searchsorted(sums, uniform[i] * sums[-1], side="right"))
+        at = min(at, int(np.searchsorted(sums, sums[-1])))
+        tokens.append(int(t[at]))
+    return tokens
+
+
+# --- Log probabilities --------------------------------------------------------------
+
+_Beside = tuple[np.ndarray, np.ndarray, np.ndarray]  # log probabilities [V], top ids, top values
+
+
+def _logprobs(x: Tensor, rows: Sequence[Draw]) -> dict[int, _Beside]:
+    """For the rows that want them, before anything is changed."""
+    wanted = [i for i, row in enumerate(rows) if row.logprobs is not None]
+    if not wanted:
+        return {}
+    logs = torch.log_softmax(x[wanted], 1)
+    most = max(rows[i].logprobs or 0 for i in wanted)
+    values, ids = torch.topk(logs, min(max(most, 1), x.shape[1]), dim=1)
+    found: dict[int, _Beside] = {}
+    for j, i in enumerate(wanted):
+        k = rows[i].logprobs or 0
+        found[i] = (
+            logs[j].cpu().numpy(), ids[j, :k].cpu().numpy(), values[j, :k].cpu().numpy(),
+        )  # fmt: skip
+    return found
+
+
+def _told(beside: _Beside | None, token: int) -> TokenLogprob | None:
+    if beside is None:
+        return None
+    logs, ids, values = beside
+    top = tuple((int(t), float(v)) for t, v in zip(ids, values))
+    return TokenLogprob(token, float(logs[token]), top)

@@ -1,0 +1,168 @@
+"""Snapshots kept in a folder across a restart: a safetensors file, and `snapshots.json`.
+
+The JSON has the tree (each node's parent, its tokens, what of it stands in the file) and a
+fingerprint of the model: its dtypes and shapes and a sample of every parameter. Snapshots of
+another model are left alone and not read. Nothing in either file is executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from linnet.errors import Error, InputError
+from linnet.serve.layout import BATCH, CONTEXT
+from linnet.serve.prefix import Node, PrefixCache
+from linnet.torch import dtypes
+
+VERSION = 1
+INDEX = "snapshots.json"
+
+
+def fingerprint(model: Any) -> str:
+    """Changes with the weights, the program's parameters and states, and the numerics."""
+    digest = hashlib.blake2b(digest_size=16)
+    generics = {k: v for k, v in model.generics.items() if k not in (BATCH, CONTEXT)}
+    digest.update(repr((VERSION, sorted(generics.items()), model.numerics)).encode())
+    for path, tensor in model.state_dict().items():
+        flat = tensor.detach().reshape(-1)
+        sample = flat[:: max(1, flat.numel() // 256)][:300].cpu().contiguous()
+        digest.update(repr((path, tuple(tensor.shape), str(tensor.dtype))).encode())
+        digest.update(sample.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def write(cache: PrefixCache, model: Any, folder: Path) -> None:
+    """Writes the tree, replacing what stood there. Raises InputError where it cannot."""
+    from linnet.weights.safetensors import save
+
+    nodes = list(cache.nodes())
+    numbers = {id(node): i for i, node in enumerate(nodes)}
+    listed = [
+        {
+            "parent": numbers.get(id(node.parent)),
+            "tokens": list(node.tokens),
+            "recurrent": node.recurrent is not None,
+            "logits": node.logits is not None,
+            "used": [node.used, node.revived],
+        }
+        for node in nodes
+    ]
+
+    def items() -> Iterator[tuple[str, str, tuple[int, ...], Any]]:
+        for i, node in enumerate(nodes):
+            for name, tensor in _tensors(node):
+                yield f"{i}.{name}", dtypes.NAMES[tensor.dtype], tuple(tensor.shape), _raw(tensor)
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        index = folder / INDEX
+        index.unlink(missing_ok=True)  # without it what stands beside it counts for nothing
+        files = save(folder, items(), shard_bytes=1 << 50) if nodes else []
+        about = {
+            "version": VERSION,
+            "model": fingerprint(model),
+            "file": files[0].name if files else None,
+            "nodes": listed,
+        }
+        fresh = folder / f"{INDEX}.new"
+        fresh.write_text(json.dumps(about))
+        os.replace(fresh, index)
+    except OSError as e:
+        raise InputError(f"{folder}: snapshots cannot be written: {e}") from None
+
+
+def read(cache: PrefixCache, model: Any, folder: Path) -> int:
+    """Takes in what the folder holds for this model, as far as the budget goes; returns how many
+    nodes. What cannot be read is left out."""
+    from linnet.weights.checkpoint import open_checkpoint
+
+    try:
+        about = json.loads((folder / INDEX).read_text())
+        if about["version"] != VERSION or about["model"] != fingerprint(model):
+            return 0
+        if about["file"] is None:
+            return 0
+        checkpoint = open_checkpoint(folder / Path(about["file"]).name)
+    except (OSError, ValueError, KeyError, TypeError, Error):
+        return 0
+    layout = cache.layout
+    made: list[Node | None] = []
+    latest = 0
+    try:
+        for i, entry in enumerate(about["nodes"]):
+            node = _node(cache, model, checkpoint, made, i, entry)
+            made.append(node)
+            if node is not None:
+                latest = max(latest, node.used, node.revived)
+    except (ValueError, KeyError, TypeError, IndexError, Error):
+        cache.clear()
+        return 0
+    finally:
+        checkpoint.close()
+    cache.resume(latest)
+    assert layout is cache.layout
+    return sum(node is not None for node in made)
+
+
+def _node(
+    cache: PrefixCache, model: Any, checkpoint: Any, made: list[Node | None], i: int, entry: Any
+) -> Node | None:
+    layout = cache.layout
+    tokens = tuple(int(t) for t in entry["tokens"])
+    parent = cache.root if entry["parent"] is None else made[entry["parent"]]
+    if parent is None or not tokens or tokens[0] in parent.children:
+        return None
+    states = {p.path: p for p in model.manifest if p.kind == "state"}
+    need = len(tokens) * layout.position_bytes
+    if cache.bytes + need + layout.recurrent_bytes > cache.budget:
+        return None
+
+    def tensor(name: str, dtype: str, shape: tuple[int, ...]) -> Tensor:
+        raw = checkpoint.read(f"{i}.{name}")
+        value = torch.frombuffer(bytearray(raw), dtype=dtypes.STORAGE[dtype]).view(shape)
+        return dtypes.to_carrier(value, dtype).to(model.device)
+
+    segment: list[Tensor] = []
+    for j, (path, axis) in enumerate(layout.positional.items()):
+        shape = list(states[path].shape[1:])
+        shape[axis] = len(tokens)
+        segment.append(tensor(f"s{j}", states[path].dtype, tuple(shape)))
+    node = cache.attach(parent, tokens, tuple(segment))
+    if entry["recurrent"]:
+        node.recurrent = tuple(
+            tensor(f"r{j}", states[path].dtype, tuple(states[path].shape[1:]))
+            for j, path in enumerate(layout.recurrent)
+        )
+        cache.bytes += layout.recurrent_bytes
+    if entry["logits"]:
+        count = prod(checkpoint.tensors[f"{i}.logits"].shape)
+        node.logits = tensor("logits", "f32", (count,))
+        cache.bytes += 4 * count
+    node.used, node.revived = (int(t) for t in entry["used"])
+    return node
+
+
+def _tensors(node: Node) -> Iterator[tuple[str, Tensor]]:
+    for j, tensor in enumerate(node.segment):
+        yield f"s{j}", tensor
+    for j, tensor in enumerate(node.recurrent or ()):
+        yield f"r{j}", tensor
+    if node.logits is not None:
+        yield "logits", node.logits
+
+
+def _raw(tensor: Tensor) -> Any:
+    def read_bytes() -> Any:
+        held = tensor.cpu().contiguous()
+        return held.view(torch.uint8).reshape(-1).numpy().data if held.numel() else b""
+
+    return read_bytes
