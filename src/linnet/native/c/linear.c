@@ -1,0 +1,221 @@
+// Linear maps: dense weights of any float type, packed weights through `packed.h`.
+#include "dot.h"
+#include "kernels.h"
+#include "packed.h"
+
+#define OUT_BLOCK 64   // outputs of one piece of work
+#define ROW_BLOCK 96   // rows that stay in the second-level cache while outputs pass by
+
+static inline void put(void *y, int type, long at, float value) {
+    if (type == T_BF16) ((bf16 *)y)[at] = to_bf16(value);
+    else if (type == T_F32) ((float *)y)[at] = value;
+    else ((f16 *)y)[at] = (f16)value;
+}
+static inline float get(const void *x, int type, long at) {
+    if (type == T_BF16) return from_bf16(((const bf16 *)x)[at]);
+    if (type == T_F32) return ((const float *)x)[at];
+    return (float)((const f16 *)x)[at];
+}
+
+// f16 goes through f32 copies of the rows in use.
+static void dot_f16(int rows, int outs, const f16 *const *x, const f16 *w, long ldw, long k, float *y) {
+    for (int r = 0; r < rows; r++)
+        for (int o = 0; o < outs; o++) {
+            float lane[16] = {0};
+            for (long i = 0; i < k; i++) lane[i & 15] += (float)x[r][i] * (float)w[o * ldw + i];
+            v16 a;
+            memcpy(&a, lane, 64);
+            y[r * TILE_OUTS + o] = lanes_sum(a);
+        }
+}
+
+// Rows `rows[0 … n)` of x (pointers) by weight rows [lo, hi); results to y[dest[r] * ldy + o].
+static void block(const weight *w, int type, const void *const *rows, const packed_row *quant, long n,
+                  long base, long lo, long hi, long in, void *y, int ytype, const long *dest, long ldy,
+                  const void *bias) {
+    float part[TILE_ROWS * TILE_OUTS];
+    const int tile = w->kind == DENSE ? TILE_ROWS : PACKED_ROWS;
+    unpacked panel[TILE_OUTS];
+    char *memory = NULL;
+    if (w->kind != DENSE) {
+        memory = malloc(TILE_OUTS * unpacked_bytes(in));
+        for (int j = 0; j < TILE_OUTS; j++) panel[j] = unpacked_at(memory + j * unpacked_bytes(in), in);
+    }
+    for (long o = lo; o < hi; o += TILE_OUTS) {
+        int outs = hi - o < TILE_OUTS ? (int)(hi - o) : TILE_OUTS;
+        int one = 0;
+        if (w->kind != DENSE) {
+            one = n == 1 && packed_dot_one(outs, quant, w, base + o, in, part);
+            if (!one)
+                for (int j = 0; j < outs; j++) unpack(w, base + o + j, in, &panel[j]);
+        }
+        for (long r = 0; r < n; r += tile) {
+            int count = n - r < tile ? (int)(n - r) : tile;
+            long at = (base + o) * in;
+            if (w->kind != DENSE) {
+                if (!one) packed_dot(count, outs, quant + r, panel, in, part);
+            } else if (type == T_BF16)
+                dot_bf16(count, outs, (const bf16 *const *)rows + r, (const bf16 *)w->data + at, in, in, part);
+            else if (type == T_F32)
+                dot_f32(count, outs, (const float *const *)rows + r, (const float *)w->data + at, in, in, part);
+            else
+                dot_f16(count, outs, (const f16 *const *)rows + r, (const f16 *)w->data + at, in, in, part);
+            for (int i = 0; i < count; i++)
+                for (int j = 0; j < outs; j++) {
+                    float value = part[i * TILE_OUTS + j];
+                    // As the body: the product is rounded, then the offset is added and rounded.
+                    if (bias) {
+                        value = ytype == T_BF16 ? round_bf16(value) : ytype == T_F16 ? round_f16(value) : value;
+                        value += get(bias, ytype, o + j);
+                    }
+                    put(y, ytype, dest[r + i] * ldy + o + j, value);
+                }
+        }
+    }
+    free(memory);
+}
+
+// Bytes that `shared` must have for `n` rows of `in` elements: the rows as 8-bit integers.
+static packed_row *quantize_all(ctx *c, int type, const void *x, long ldx, long n, long in, char *shared,
+                                long lo, long hi) {
+    packed_row *rows = (packed_row *)shared;
+    char *memory = shared + (n * sizeof(packed_row) + 63) / 64 * 64;
+    size_t each = packed_row_bytes(in);
+    for (long r = lo; r < hi; r++) {
+        rows[r] = packed_row_at(memory + r * each, in);
+        quantize_row(&rows[r], x, type, r * ldx, in);
+    }
+    (void)c;
+    return rows;
+}
+
+void k_linear(ctx *c, int hazard, const weight *w, int type, const void *x, long ldx, void *y, long ldy,
+              int ytype, long n, long in, long out, const void *bias, char *shared) {
+    if (n == 0 || out == 0) return;
+    long bytes = type == T_F32 ? 4 : 2;
+    const int many = n > 4;
+    packed_row *quant = NULL;
+    const int parallel = (w->kind != DENSE && many) || (double)n * in * out > 30000.0;
+    if (w->kind != DENSE && many) {
+        step_begin(c, hazard, 1);
+        quant = quantize_all(c, type, x, ldx, n, in, shared, n * c->thread / c->threads,
+                             n * (c->thread + 1) / c->threads);
+        step_begin(c, 1, 1);
+    } else {
+        step_begin(c, hazard, parallel);
+        if (!parallel && c->thread) return;
+    }
+    char *own = scratch(c, (many ? 0 : n * (packed_row_bytes(in) + sizeof(packed_row) + 64)) + ROW_BLOCK * 16 + 256);
+    const void **rows = (const void **)own;
+    long *dest = (long *)(own + ROW_BLOCK * 8);
+    if (w->kind != DENSE && !many) quant = quantize_all(c, type, x, ldx, n, in, own + ROW_BLOCK * 16 + 64, 0, n);
+    long out_blocks = (out + OUT_BLOCK - 1) / OUT_BLOCK, row_blocks = (n + ROW_BLOCK - 1) / ROW_BLOCK;
+    atomic_long *next = parallel ? work_counter(c) : NULL;
+    long total = out_blocks * row_blocks;
+    for (long task = next ? work_next(next) : 0; task < total; task = next ? work_next(next) : task + 1) {
+        long r0 = task / out_blocks * ROW_BLOCK, o0 = task % out_blocks * OUT_BLOCK;
+        long count = n - r0 < ROW_BLOCK ? n - r0 : ROW_BLOCK;
+        for (long r = 0; r < count; r++) {
+            rows[r] = (const char *)x + (r0 + r) * ldx * bytes;
+            dest[r] = r0 + r;
+        }
+        block(w, type, rows, quant ? quant + r0 : NULL, count, 0, o0, o0 + OUT_BLOCK < out ? o0 + OUT_BLOCK : out,
+              in, y, ytype, dest, ldy, bias);
+    }
+}
+
+// Slot s reads row s / share of x and writes row s of y through expert experts[s].
+void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, long ldx, long share,
+               const int64_t *experts, long slots, long count, long in, long out, void *y, int ytype,
+               char *shared) {
+    if (slots == 0 || out == 0) return;
+    long bytes = type == T_F32 ? 4 : 2;
+    long xrows = slots / share;
+    long out_blocks = (out + OUT_BLOCK - 1) / OUT_BLOCK;
+    packed_row *quant = NULL;
+    int32_t *order = (int32_t *)shared, *start = order + slots;
+    char *room = shared + ((slots + count + 1) * 4 + 63) / 64 * 64;
+    step_begin(c, hazard, 1);
+    if (c->thread == 0) { // counting sort, stable
+        memset(start, 0, (count + 1) * 4);
+        for (long s = 0; s < slots; s++) start[experts[s] + 1]++;
+        for (long e = 0; e < count; e++) start[e + 1] += start[e];
+        for (long s = 0; s < slots; s++) order[start[experts[s]]++] = (int32_t)s;
+        for (long e = count; e > 0; e--) start[e] = start[e - 1];
+        start[0] = 0;
+    }
+    if (w->kind != DENSE)
+        quant = quantize_all(c, type, x, ldx, xrows, in, room, xrows * c->thread / c->threads,
+                             xrows * (c->thread + 1) / c->threads);
+    step_begin(c, 1, 1);
+    atomic_long *next = work_counter(c);
+    char *own = scratch(c, ROW_BLOCK * (16 + sizeof(packed_row)) + 64);
+    const void **rows = (const void **)own;
+    long *dest = (long *)(own + ROW_BLOCK * 8);
+    packed_row *part = (packed_row *)(own + ROW_BLOCK * 16);
+    long task = work_next(next), at = 0;
+    for (long e = 0; e < count; e++) {
+        long n = start[e + 1] - start[e];
+        if (n == 0) continue;
+        for (long o = 0; o < out_blocks; o++, at++) {
+            if (at != task) continue;
+            task = work_next(next);
+            for (long r0 = 0; r0 < n; r0 += ROW_BLOCK) {
+                long m = n - r0 < ROW_BLOCK ? n - r0 : ROW_BLOCK;
+                for (long r = 0; r < m; r++) {
+                    long slot = order[start[e] + r0 + r];
+                    rows[r] = (const char *)x + slot / share * ldx * bytes;
+                    if (quant) part[r] = quant[slot / share];
+                    dest[r] = slot;
+                }
+                long hi = (o + 1) * OUT_BLOCK < out ? (o + 1) * OUT_BLOCK : out;
+                block(w, type, rows, part, m, e * out, o * OUT_BLOCK, hi, in, y, ytype, dest, out, NULL);
+            }
+        }
+    }
+}
+
+// y[r][o] = sum over k of weights[r][k] x[r][k][o], added in order, rounded once.
+void k_combine(ctx *c, int hazard, int type, const float *x, const void *weights, void *y, long n,
+               long k, long out) {
+    int parallel = (double)n * k * out > 24000.0;
+    step_begin(c, hazard, parallel);
+    if (!parallel && c->thread) return;
+    long total = n * out;
+    long lo = parallel ? total * c->thread / c->threads : 0, hi = parallel ? total * (c->thread + 1) / c->threads : total;
+    for (long at = lo; at < hi;) {
+        long r = at / out, o = at % out, end = LEAST(out, o + hi - at);
+        float part[256];
+        for (; o < end; o += 256) {
+            long m = end - o < 256 ? end - o : 256;
+            memset(part, 0, sizeof part);
+            for (long j = 0; j < k; j++) {
+                float s = get(weights, type, r * k + j);
+                const float *row = x + (r * k + j) * out + o;
+                for (long i = 0; i < m; i++) part[i] = part[i] + s * row[i];
+            }
+            for (long i = 0; i < m; i++) put(y, type, r * out + o + i, part[i]);
+        }
+        at = r * out + end;
+    }
+}
+
+void k_embedding(ctx *c, int hazard, const weight *w, int type, const void *ids, int wide, long n,
+                 long width, void *y, long ldy) {
+    int parallel = n * width > 40000;
+    step_begin(c, hazard, parallel);
+    if (!parallel && c->thread) return;
+    long lo = parallel ? n * c->thread / c->threads : 0, hi = parallel ? n * (c->thread + 1) / c->threads : n;
+    long bytes = type == T_F32 ? 4 : 2;
+    for (long r = lo; r < hi; r++) {
+        long id = wide ? ((const int64_t *)ids)[r] : ((const int32_t *)ids)[r];
+        char *to = (char *)y + r * ldy * bytes;
+        if (w->kind == DENSE) {
+            memcpy(to, (const char *)w->data + id * width * bytes, width * bytes);
+        } else {
+            float *row = scratch(c, width * 4);
+            unpack_row(w, id, width, row);
+            for (long i = 0; i < width; i++) put(to, type, i, row[i]);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+#include "packed.h"
+#include "dot.h"
+
+void quantize_row(packed_row *row, const void *x, int type, long at, long in) {
+    long n = packed_length(in);
+    for (long g = 0; g < n; g += 32) {
+        float v[32];
+        long count = in - g < 32 ? (in - g < 0 ? 0 : in - g) : 32;
+        for (long i = 0; i < 32; i++) v[i] = 0;
+        if (type == T_BF16) for (long i = 0; i < count; i++) v[i] = from_bf16(((const bf16 *)x)[at + g + i]);
+        else if (type == T_F32) for (long i = 0; i < count; i++) v[i] = ((const float *)x)[at + g + i];
+        else for (long i = 0; i < count; i++) v[i] = (float)((const f16 *)x)[at + g + i];
+        float most = 0;
+        for (int i = 0; i < 32; i++) most = MOST(most, fabsf(v[i]));
+        float scale = most / 127.0f, inverse = most > 0 ? 127.0f / most : 0;
+        int sum[2] = {0, 0};
+        for (int i = 0; i < 32; i++) {
+            int q = (int)rintf(v[i] * inverse);
+            row->q[g + i] = (int8_t)q;
+            sum[i >> 4] += q;
+        }
+        row->scale[g / 16] = row->scale[g / 16 + 1] = scale;
+        row->sum[g / 16] = scale * sum[0];
+        row->sum[g / 16 + 1] = scale * sum[1];
+    }
+}
+
+static float half_at(const uint8_t *p) {
+    f16 h;
+    memcpy(&h, p, 2);
+    return (float)h;
+}
+
+static void fill2(float *p, float value) { p[0] = p[1] = value; }
+
+static void k4_scale(const uint8_t *s, int j, int *scale, int *least) {
+    if (j < 4) {
+        *scale = s[j] & 63;
+        *least = s[j + 4] & 63;
+    } else {
+        *scale = (s[j + 4] & 15) | ((s[j - 4] >> 6) << 4);
+        *least = (s[j + 4] >> 4) | ((s[j] >> 6) << 4);
+    }
+}
+
+// Formats: INT8 and INT4 as native/packed layouts state them; the others are GGUF's blocks.
+void unpack(const weight *w, long row, long in, unpacked *to) {
+    uint8_t *restrict u = to->u;
+    float *restrict s = to->scale, *restrict z = to->offset;
+    long g = w->group;
+    switch (w->kind) {
+    case INT8: {
+        const int8_t *p = (const int8_t *)w->data + row * in;
+        const float *scale = (const float *)w->scale + row * (in / g);
+        for (long i = 0; i < in; i++) u[i] = (uint8_t)p[i] ^ 0x80;
+        for (long i = 0; i < in / 16; i++) {
+            s[i] = scale[i * 16 / g];
+            z[i] = 128.0f * s[i];
+        }
+        break;
+    }
+    case INT4: {
+        const uint8_t *p = (const uint8_t *)w->data + row * (in / 2);
+        const float *scale = (const float *)w->scale + row * (in / g);
+        const uint8_t *zero = w->zero ? (const uint8_t *)w->zero + row * (in / g) : NULL;
+        for (long k = 0; k < in / g; k++) {
+            for (long i = 0; i < g / 2; i++) {
+                u[k * g + i] = p[k * (g / 2) + i] & 15;
+                u[k * g + g / 2 + i] = p[k * (g / 2) + i] >> 4;
+            }
+            float offset = scale[k] * (zero ? (float)zero[k] : 8.0f);
+            for (long i = 0; i < g / 16; i++) {
+                s[k * (g / 16) + i] = scale[k];
+                z[k * (g / 16) + i] = offset;
+            }
+        }
+        break;
+    }
+    case Q4_0:
+    case Q4_1: {
+        long size = w->kind == Q4_0 ? 18 : 20;
+        const uint8_t *p = (const uint8_t *)w->data + row * (in / 32) * size;
+        for (long k = 0; k < in / 32; k++, p += size) {
+            float d = half_at(p);
+            const uint8_t *q = p + size - 16;
+            for (int i = 0; i < 16; i++) {
+                u[k * 32 + i] = q[i] & 15;
+                u[k * 32 + 16 + i] = q[i] >> 4;
+            }
+            fill2(s + k * 2, d);
+            fill2(z + k * 2, w->kind == Q4_0 ? 8.0f * d : -half_at(p + 2));
+        }
+        break;
+    }
+    case Q8_0: {
+        const uint8_t *p = (const uint8_t *)w->data + row * (in / 32) * 34;
+        for (long k = 0; k < in / 32; k++, p += 34) {
+            float d = half_at(p);
+            for (int i = 0; i < 32; i++) u[k * 32 + i] = p[2 + i] ^ 0x80;
+            fill2(s + k * 2, d);
+            fill2(z + k * 2, 128.0f * d);
+        }
+        break;
+    }
+    case Q4_K: {
+        const uint8_t *p = (const uint8_t *)w->data + row * (in / 256) * 144;
+        for (long k = 0; k < in / 256; k++, p += 144) {
+            float d = half_at(p), dmin = half_at(p + 2);
+            for (int j = 0; j < 8; j++) {
+                int scale, least;
+                k4_scale(p + 4, j, &scale, &least);
+                const uint8_t *q = p + 16 + j / 2 * 32;
+                for (int i = 0; i < 32; i++) u[k * 256 + j * 32 + i] = j & 1 ? q[i] >> 4 : q[i] & 15;
+                fill2(s + k * 16 + j * 2, d * scale);
+                fill2(z + k * 16 + j * 2, dmin * least);
+            }
+        }
+        break;
+    }
+    case Q6_K: {
+        const uint8_t *p = (const uint8_t *)w->data + row * (in / 256) * 210;
+        for (long k = 0; k < in / 256; k++, p += 210) {
+            float d = half_at(p + 208);
+            for (int half = 0; half < 2; half++) {
+                const uint8_t *low = p + half * 64, *high = p + 128 + half * 32;
+                uint8_t *out = u + k * 256 + half * 128;
+                for (int l = 0; l < 32; l++) {
+                    out[l] = (low[l] & 15) | ((high[l] & 3) << 4);
+                    out[l + 32] = (low[l + 32] & 15) | (((high[l] >> 2) & 3) << 4);
+                    out[l + 64] = (low[l] >> 4) | (((high[l] >> 4) & 3) << 4);
+                    out[l + 96] = (low[l + 32] >> 4) | ((high[l] >> 6) << 4);
+                }
+            }
+            for (int i = 0; i < 16; i++) {
+                s[k * 16 + i] = d * ((const int8_t *)p)[192 + i];
+                z[k * 16 + i] = 32.0f * s[k * 16 + i];
+            }
+        }
+        break;
+    }
+    }
+    for (long i = in; i < packed_length(in); i++) u[i] = 0;
+    for (long i = in / 16; i < packed_length(in) / 16; i++) s[i] = z[i] = 0;
+}
+
+void unpack_row(const weight *w, long row, long in, float *to) {
+    char *memory = malloc(unpacked_bytes(in));
+    unpacked part = unpacked_at(memory, in);
+    unpack(w, row, in, &part);
+    for (long i = 0; i < in; i++) to[i] = part.scale[i / 16] * part.u[i] - part.offset[i / 16];
+    free(memory);
+}
+
+#if defined(__AVX512VNNI__) && !defined(LINNET_NO_BF16)
+#define HAVE_VNNI 1
+#define SPREAD(v) _mm512_permutexvar_ps(spread, _mm512_castps128_ps512(_mm_loadu_ps(v)))
+#define SPREAD_INDEX _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0)
+#endif
+
+static inline __attribute__((always_inline)) float offsets(const float *a, const float *b, long n) {
+    v16 acc = {0};
+    long i = 0;
+    for (; i + 16 <= n; i += 16) acc += *(const v16 *)(a + i) * *(const v16 *)(b + i);
+    float rest[16] = {0};
+    for (long j = 0; i + j < n; j++) rest[j] = a[i + j] * b[i + j];
+    acc += *(v16 *)rest;
+    return lanes_sum(acc);
+}
+
+static inline __attribute__((always_inline)) void packed_tile(
+    const int rows, const int outs, const packed_row *x, const unpacked *w, long in, float *y) {
+    long n = packed_length(in);
+    v16 acc[PACKED_ROWS][TILE_OUTS];
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 8
+        for (int o = 0; o < outs; o++) acc[r][o] = (v16){0};
+#ifdef HAVE_VNNI
+    const __m512i spread = SPREAD_INDEX;
+    for (long i = 0; i < n; i += 64) {
+        __m512i wv[TILE_OUTS];
+        __m512 ws[TILE_OUTS];
+#pragma GCC unroll 8
+        for (int o = 0; o < outs; o++) {
+            wv[o] = _mm512_loadu_si512(w[o].u + i);
+            ws[o] = SPREAD(w[o].scale + i / 16);
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++) {
+            __m512i xv = _mm512_loadu_si512(x[r].q + i);
+            __m512 xs = SPREAD(x[r].scale + i / 16);
+#pragma GCC unroll 8
+            for (int o = 0; o < outs; o++) {
+                __m512i d = _mm512_dpbusd_epi32(_mm512_setzero_si512(), wv[o], xv);
+                acc[r][o] = (v16)_mm512_fmadd_ps(_mm512_cvtepi32_ps(d), _mm512_mul_ps(ws[o], xs),
+                                                 (__m512)acc[r][o]);
+            }
+        }
+    }
+#else
+    for (long i = 0; i < n; i += 64)
+        for (int r = 0; r < rows; r++)
+            for (int o = 0; o < outs; o++) {
+                const int8_t *q = x[r].q + i;
+                const uint8_t *u = w[o].u + i;
+                float lane[16];
+                for (int l = 0; l < 16; l++) {
+                    int d = 0;
+                    for (int j = 0; j < 4; j++) d += u[4 * l + j] * q[4 * l + j];
+                    lane[l] = (float)d * (w[o].scale[i / 16 + l / 4] * x[r].scale[i / 16 + l / 4]);
+                }
+                acc[r][o] += *(v16 *)lane;
+            }
+#endif
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 8
+        for (int o = 0; o < outs; o++)
+            y[r * TILE_OUTS + o] = lanes_sum(acc[r][o]) - offsets(w[o].offset, x[r].sum, n / 16);
+}
+
+void packed_dot(int rows, int outs, const packed_row *x, const unpacked *w, long in, float *y) {
+    if (outs == TILE_OUTS) {
+        switch (rows) {
+        case 1: packed_tile(1, TILE_OUTS, x, w, in, y); break;
+        case 2: packed_tile(2, TILE_OUTS, x, w, in, y); break;
+        case 3: packed_tile(3, TILE_OUTS, x, w, in, y); break;
+        default: packed_tile(4, TILE_OUTS, x, w, in, y);
+        }
+        return;
+    }
+    for (int o = 0; o < outs; o++)
+        for (int r = 0; r < rows; r++) {
+            float part[TILE_OUTS];
+            packed_tile(1, 1, x + r, w + o, in, part);
+            y[r * TILE_OUTS + o] = part[0];
+        }
+}
+
+int packed_dot_one(int outs, const packed_row *x, const weight *w, long row, long in, float *y) {
+    (void)outs, (void)x, (void)w, (void)row, (void)in, (void)y;
+    return 0;
+}

@@ -1,0 +1,41 @@
+// Packed weights against rows quantized to 8 bits.
+//
+// Whatever its format, a weight row is used as unsigned bytes q with a scale s and an offset z for
+// every 16 elements: the value is s q - z. A row of x becomes signed bytes with a scale for every
+// 32 elements. Products of bytes are exact; per 16 lanes and 64 elements they are scaled and added
+// in f32, in the same order for any number of rows.
+#pragma once
+#include "runtime.h"
+
+#define PACKED_ROWS 4
+
+typedef struct packed_row {
+    int8_t *q;
+    float *scale; // one for every 16 elements (equal in pairs)
+    float *sum;   // the scaled sum of every 16 elements
+} packed_row;
+
+static inline long packed_length(long in) { return (in + 63) / 64 * 64; }
+static inline size_t packed_row_bytes(long in) { return packed_length(in) + packed_length(in) / 16 * 8; }
+static inline packed_row packed_row_at(char *memory, long in) {
+    long n = packed_length(in);
+    return (packed_row){(int8_t *)memory, (float *)(memory + n), (float *)(memory + n) + n / 16};
+}
+void quantize_row(packed_row *row, const void *x, int type, long at, long in);
+
+// One weight row unpacked: `u` bytes, `scale` and `offset` every 16 elements, padded to 64.
+typedef struct unpacked {
+    uint8_t *u;
+    float *scale, *offset;
+} unpacked;
+static inline size_t unpacked_bytes(long in) { return packed_length(in) + packed_length(in) / 16 * 8; }
+static inline unpacked unpacked_at(char *memory, long in) {
+    long n = packed_length(in);
+    return (unpacked){(uint8_t *)memory, (float *)(memory + n), (float *)(memory + n) + n / 16};
+}
+void unpack(const weight *w, long row, long in, unpacked *to);
+void unpack_row(const weight *w, long row, long in, float *to);
+// y[r * TILE_OUTS + o] for up to PACKED_ROWS rows and `outs` unpacked weight rows.
+void packed_dot(int rows, int outs, const packed_row *x, const unpacked *w, long in, float *y);
+// The same for one row of x straight from memory, for the formats that have a loop of their own.
+int packed_dot_one(int outs, const packed_row *x, const weight *w, long row, long in, float *y);

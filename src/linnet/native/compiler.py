@@ -1,0 +1,162 @@
+"""C to a shared library: the compiler found, flags for this machine, results cached.
+
+Libraries are kept under the user's cache folder by a hash of their text, flags and compiler, and
+put there by renaming, so that processes may share them. The kernels are compiled once for each
+instruction set, apart from any model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path
+
+from linnet.errors import BackendError
+
+SOURCES = Path(__file__).parent / "c"
+KERNELS = ("team.c", "dot.c", "linear.c", "packed.c", "attention.c", "recurrent.c", "order.c")
+COMMON = (
+    "-std=gnu11", "-O3", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd",
+    "-fno-semantic-interposition", "-fvisibility=default", "-pthread", "-w",
+)  # fmt: skip
+# What a machine must have for each level, by the names of /proc/cpuinfo, and the flags.
+LEVELS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "avx512": (
+        ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16", "fma", "f16c", "bmi2"),
+        ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mavx512bf16",
+         "-mavx2", "-mfma", "-mf16c", "-mbmi2", "-mprefer-vector-width=512", "-mtune=native"),
+    ),
+    "avx512f": (
+        ("avx512f", "avx512bw", "avx512dq", "avx512vl", "fma", "f16c", "bmi2"),
+        ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx2", "-mfma", "-mf16c", "-mbmi2",
+         "-mprefer-vector-width=512", "-mtune=native"),
+    ),
+    "avx2": (("avx2", "fma", "f16c", "bmi2"), ("-mavx2", "-mfma", "-mf16c", "-mbmi2", "-mtune=native")),
+    "plain": ((), ()),
+}  # fmt: skip
+
+
+@lru_cache(maxsize=None)
+def find_cc() -> str | None:
+    """The C compiler: `$CC`, else `cc`, `gcc` or `clang` on the path."""
+    named = os.environ.get("CC")
+    for name in [named] if named else ["cc", "gcc", "clang"]:
+        found = shutil.which(name.split()[0]) if name else None
+        if found:
+            return found
+    return None
+
+
+@lru_cache(maxsize=None)
+def cpu_features() -> frozenset[str]:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return frozenset()
+    for line in text.splitlines():
+        if line.startswith("flags"):
+            return frozenset(line.partition(":")[2].split())
+    return frozenset()
+
+
+def level() -> str:
+    """The instruction set to compile for: `$LINNET_NATIVE_LEVEL`, else the best of this machine."""
+    wanted = os.environ.get("LINNET_NATIVE_LEVEL")
+    for name, (needs, _) in LEVELS.items():
+        if set(needs) <= cpu_features() and (wanted is None or wanted == name):
+            return name
+    if wanted in LEVELS:
+        raise BackendError(f"LINNET_NATIVE_LEVEL: this machine does not have all of {wanted}")
+    if wanted is not None:
+        raise BackendError(
+            f"LINNET_NATIVE_LEVEL is one of {', '.join(LEVELS)}, not {wanted!r}"
+        )
+    return "plain"
+
+
+def flags(name: str) -> tuple[str, ...]:
+    extra = tuple(os.environ.get("LINNET_NATIVE_CFLAGS", "").split())
+    return (*COMMON, *LEVELS[name][1], *extra)
+
+
+def cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "linnet" / "native"
+
+
+@lru_cache(maxsize=None)
+def compiler_version(cc: str) -> str:
+    done = subprocess.run([cc, "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.splitlines()[0] if done.stdout else cc
+
+
+def digest(parts: Sequence[str]) -> str:
+    h = hashlib.sha256()
+    for part in parts:
+        h.update(part.encode() + b"\0")
+    return h.hexdigest()[:32]
+
+
+def run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        detail = "\n".join(done.stderr.strip().splitlines()[:12])
+        raise BackendError(f"the C compiler failed ({' '.join(command[:1])}):\n{detail}")
+
+
+def build(parts: Sequence[str], threads: int = 2) -> Path:
+    """A shared library of the C texts `parts` and the kernels, from the cache where it is there.
+
+    Raises BackendError where there is no compiler, or it fails.
+    """
+    cc = find_cc()
+    if cc is None:
+        raise BackendError("there is no C compiler (cc) on the path")
+    use = flags(level())
+    kernels = {name: (SOURCES / name).read_text() for name in KERNELS}
+    headers = [path.read_text() for path in sorted(SOURCES.glob("*.h"))]
+    base = [cc, compiler_version(cc), *use, *headers]
+    folder = cache_folder()
+    target = folder / f"{digest([*base, *kernels.values(), *parts])}.so"
+    if target.exists():
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix="build-") as temporary:
+        room = Path(temporary)
+        jobs: list[tuple[Path, list[str]]] = []
+        objects: list[Path] = []
+        moved: list[tuple[Path, Path]] = []
+        for name, text in kernels.items():
+            kept = folder / f"{digest([*base, text])}.o"
+            objects.append(kept)
+            if not kept.exists():
+                made = room / f"{name}.o"
+                moved.append((made, kept))
+                jobs.append((made, [cc, *use, "-c", str(SOURCES / name), "-I", str(SOURCES), "-o", str(made)]))
+        for number, text in enumerate(parts):
+            source, made = room / f"part{number}.c", room / f"part{number}.o"
+            source.write_text(text)
+            objects.append(made)
+            jobs.append((made, [cc, *use, "-ffp-contract=off", "-c", str(source), "-I", str(SOURCES), "-o", str(made)]))
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(lambda job: run(job[1]), jobs))
+        for made, kept in moved:
+            os.replace(made, kept)
+        linked = room / "linked.so"
+        run([cc, *use, "-shared", *map(str, objects), "-o", str(linked), "-lm", "-pthread"])
+        os.replace(linked, target)
+    return target
+
+
+def why_not() -> str | None:
+    """Why this machine cannot use the backend, or None."""
+    if sys.platform != "linux":
+        return f"it is written for Linux, not {sys.platform}"
+    return None if find_cc() else "there is no C compiler (cc) on the path"

@@ -1,0 +1,263 @@
+"""A compiled program: its table of parameters and states, and its entries as calls.
+
+Memory stays with the caller: parameters, states, inputs and results are addresses. What an entry
+needs besides (the arena) is planned once for each set of dimensions and kept.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from linnet.errors import BackendError, InputError
+from linnet.ir.bound import Bound, Instance
+from linnet.ir.types import Type
+from linnet.native import compiler, elements
+from linnet.native.emit import Choice, Emitter, Function, flat_types
+from linnet.native.node import Buffer
+from linnet.native.table import Leaf, Table
+
+PARTS = 4  # translation units, compiled at the same time
+ALIGN = 64
+HEAD = '#include "runtime.h"\n#include "kernels.h"\n'
+
+
+class CWeight(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p), ("scale", ctypes.c_void_p), ("zero", ctypes.c_void_p),
+        ("kind", ctypes.c_int32), ("group", ctypes.c_int32),
+    ]  # fmt: skip
+
+
+class CCall(ctypes.Structure):
+    _fields_ = [
+        ("inputs", ctypes.c_void_p), ("outputs", ctypes.c_void_p), ("weights", ctypes.c_void_p),
+        ("arena", ctypes.c_void_p), ("offset", ctypes.c_void_p), ("dim", ctypes.c_void_p),
+        ("error", ctypes.c_int64),
+    ]  # fmt: skip
+
+
+KINDS = {"dense": 0, "int8": 1, "int4": 2, "q4_0": 3, "q4_1": 4, "q8_0": 5, "q4_k": 6, "q6_k": 7}
+SCALARS: dict[str, Any] = {
+    "bool": ctypes.c_uint8, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32,
+    "i64": ctypes.c_int64, "u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32,
+    "u64": ctypes.c_uint64, "f32": ctypes.c_float, "f64": ctypes.c_double,
+}  # fmt: skip
+
+
+def thread_count() -> int:
+    """`$LINNET_THREADS`, else `$OMP_NUM_THREADS`, else the processors this process may use."""
+    for name in ("LINNET_THREADS", "OMP_NUM_THREADS"):
+        text = os.environ.get(name, "")
+        if text.isdecimal() and int(text) > 0:
+            return min(int(text), 256)
+    return len(os.sched_getaffinity(0))
+
+
+@dataclass
+class Plan:
+    """The arena of an entry at one set of dimensions."""
+
+    offsets: Any
+    dims: Any
+    size: int
+
+
+class NativeModule:
+    """`covered` gives, for each entry, the run-time indices that its checks keep in range."""
+
+    def __init__(
+        self,
+        bound: Bound,
+        entries: Iterable[str] | None = None,
+        covered: dict[str, frozenset[int]] | None = None,
+        threads: int | None = None,
+    ):
+        self.bound = bound
+        self.table = Table(bound)
+        self.leaves: list[Leaf] = list(self.table.leaves())
+        self.threads = threads or thread_count()
+        self.weights = (CWeight * max(1, self.table.size))()
+        self.slots = {leaf.path: leaf.slot for leaf in self.leaves}
+        self.choices: dict[str, list[Choice]] = {}
+        self.packable: set[str] = set()
+        nests: dict[str, str] = {}
+        functions: dict[str, Function] = {}
+        for name in entries if entries is not None else list(bound.entries):
+            instance = bound.functions[bound.entries[name]]
+            emitter = Emitter(bound, self.table, instance, nests, (covered or {}).get(name, frozenset()))
+            functions[name] = emitter.run(f"entry_{len(functions)}")
+            self.choices[name] = functions[name].choices
+        self.text = "".join(self.parts(nests, functions))
+        self.library = ctypes.CDLL(str(compiler.build(self.parts(nests, functions), self.threads)))
+        self.library.team_create.restype = ctypes.c_void_p
+        self.library.team_create.argtypes = [ctypes.c_int]
+        self.library.team_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+        self.library.team_run.restype = None
+        self.library.team_destroy.argtypes = [ctypes.c_void_p]
+        self.lock = threading.Lock()
+        self.team: int | None = None
+        self.owner = 0
+        self.arena: Any = None
+        self.arena_size = 0
+        self.entries = {
+            name: NativeEntry(self, bound.functions[bound.entries[name]], function)
+            for name, function in functions.items()
+        }
+
+    @staticmethod
+    def parts(nests: dict[str, str], functions: dict[str, Function]) -> list[str]:
+        """Translation units: the nests spread over them, then the entries."""
+        bodies: list[list[str]] = [[] for _ in range(PARTS)]
+        heads: list[str] = []
+        loads = [0] * PARTS
+        for text, name in nests.items():
+            scalar = not text.startswith("(")
+            result, rest = ("void", text) if not scalar else text.split(" ", 1)
+            least = loads.index(min(loads))
+            loads[least] += len(text)
+            bodies[least].append(f"{result} {name}{rest}\n")
+            heads.append(f"{result} {name}{rest[: rest.index(') {') + 1]};\n")
+        entries = "".join(function.text for function in functions.values())
+        return [HEAD + "".join(body) for body in bodies] + [HEAD + "".join(heads) + entries]
+
+    # --- Memory ------------------------------------------------------------------
+
+    def bind(
+        self, path: str, data: int, kind: str = "dense", scale: int = 0, zero: int = 0, group: int = 0
+    ) -> None:
+        """Give the address of a parameter, buffer or state; the caller keeps the memory alive."""
+        self.weights[self.slots[path]] = CWeight(data, scale, zero, KINDS[kind], group)
+
+    def room(self, size: int) -> int:
+        if self.arena is None or self.arena_size < size:
+            self.arena = None
+            self.arena = (ctypes.c_char * (size + ALIGN)).from_buffer(_anonymous(size + ALIGN))
+            self.arena_size = size
+        address = ctypes.addressof(self.arena)
+        return (address + ALIGN - 1) // ALIGN * ALIGN
+
+    def pool(self) -> int:
+        if self.team is None or self.owner != os.getpid():  # a forked child has no threads
+            self.team = self.library.team_create(self.threads)
+            self.owner = os.getpid()
+            if not self.team:
+                raise BackendError(f"cannot start {self.threads} threads")
+        return self.team
+
+    def __del__(self) -> None:
+        team, self.team = getattr(self, "team", None), None
+        if team and self.owner == os.getpid():
+            self.library.team_destroy(team)
+
+
+def _anonymous(size: int) -> Any:
+    import mmap
+
+    return mmap.mmap(-1, size)
+
+
+class NativeEntry:
+    """One entry. Call it with addresses (or Python scalars), dimensions, result addresses."""
+
+    KEEP = 8
+
+    def __init__(self, module: NativeModule, instance: Instance, function: Function):
+        self.module, self.instance, self.function = module, instance, function
+        self.address = ctypes.cast(getattr(module.library, function.name), ctypes.c_void_p).value
+        self.results: list[Type] = flat_types(instance.result)
+        self.params = instance.params
+        self.plans: OrderedDict[tuple[int, ...], Plan] = OrderedDict()
+
+    def plan(self, dims: tuple[int, ...]) -> Plan:
+        known = self.plans.get(dims)
+        if known is not None:
+            self.plans.move_to_end(dims)
+            return known
+        names = dict(zip(self.instance.dims, dims, strict=True))
+        offsets, size = arrange(self.function.arena, names)
+        made = Plan(
+            (ctypes.c_int64 * max(1, len(offsets)))(*offsets),
+            (ctypes.c_int64 * max(1, len(dims)))(*dims),
+            size,
+        )
+        self.plans[dims] = made
+        if len(self.plans) > self.KEEP:
+            self.plans.popitem(last=False)
+        return made
+
+    def __call__(
+        self, inputs: Sequence[int | float], dims: dict[str, int], outputs: Sequence[int]
+    ) -> None:
+        """`inputs`: an address for a tensor, the value for a scalar, in the entry's order."""
+        from linnet.ir.types import ScalarType
+
+        plan = self.plan(tuple(dims[name] for name in self.instance.dims))
+        held: list[Any] = []
+        addresses = (ctypes.c_void_p * max(1, len(inputs)))()
+        for position, (given, (_, type)) in enumerate(zip(inputs, self.params, strict=True)):
+            if isinstance(type, ScalarType):
+                value = scalar(given, type.dtype)
+                held.append(value)
+                addresses[position] = ctypes.addressof(value)
+            else:
+                addresses[position] = given
+        to = (ctypes.c_void_p * max(1, len(outputs)))(*outputs)
+        module = self.module
+        with module.lock:
+            call = CCall(
+                ctypes.addressof(addresses), ctypes.addressof(to), ctypes.addressof(module.weights),
+                module.room(plan.size), ctypes.addressof(plan.offsets),
+                ctypes.addressof(plan.dims), 0,
+            )  # fmt: skip
+            module.library.team_run(module.pool(), self.address, ctypes.addressof(call))
+            if call.error:
+                raise InputError(
+                    f"entry `{self.instance.source.name}`: an index computed on the way is outside its axis"
+                )
+
+
+def scalar(value: int | float, dtype: str) -> Any:
+    if dtype == "bf16":
+        import struct
+
+        bits = struct.unpack("<I", struct.pack("<f", elements.narrow(float(value), "bf16")))[0]
+        return ctypes.c_uint16(bits >> 16)
+    if dtype == "f16":
+        import struct
+
+        return ctypes.c_uint16(struct.unpack("<H", struct.pack("<e", value))[0])
+    return SCALARS[dtype](value)
+
+
+def arrange(buffers: Sequence[Buffer], names: dict[str, int]) -> tuple[list[int], int]:
+    """Offsets for the buffers: largest first, each at the lowest place free while it lives."""
+    sizes: list[int] = []
+    for buffer in buffers:
+        assert buffer.size is not None
+        raw = max(0, buffer.size.evaluate(names)) * elements.BYTES[buffer.dtype]
+        sizes.append((raw + ALIGN - 1) // ALIGN * ALIGN + ALIGN)
+    offsets = [0] * len(buffers)
+    placed: list[int] = []
+    total = 0
+    for index in sorted(range(len(buffers)), key=lambda i: (-sizes[i], i)):
+        buffer = buffers[index]
+        taken = sorted(
+            (offsets[other], offsets[other] + sizes[other])
+            for other in placed
+            if buffers[other].first <= buffer.last and buffer.first <= buffers[other].last
+        )
+        at = 0
+        for start, stop in taken:
+            if at + sizes[index] <= start:
+                break
+            at = max(at, stop)
+        offsets[index] = at
+        placed.append(index)
+        total = max(total, at + sizes[index])
+    return offsets, total
