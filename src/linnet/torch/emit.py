@@ -13,6 +13,7 @@ import builtins
 import keyword
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
     from linnet.ir.specialize import Bound, Instance
     from linnet.torch.runtime import Constants
 
-RESERVED = frozenset({"torch", "F", "rt", "C", "self", "DEVICE", "inf", "nan", "TRACE"})
+KERNELS = ("attention", "cache", "dense", "moe", "order", "recurrent")  # modules, by name
+RESERVED = frozenset(
+    {"torch", "F", "rt", "C", "self", "DEVICE", "inf", "nan", "TRACE", "grid", *KERNELS}
+)
 _BUILTINS = frozenset(dir(builtins))
 
 
@@ -69,6 +73,7 @@ class ModuleEmitter:
         self.choices: list[Choice] = []
         self.names: dict[str, str] = {}
         self.taken: set[str] = set(RESERVED)
+        self.wanted: list[str] = []
         for instance in bound.functions.values():
             self.names[instance.id] = self.fresh(instance.name)
 
@@ -84,19 +89,38 @@ class ModuleEmitter:
         self.scope[name] = value
         return name
 
+    def call_name(self, id: str) -> str:
+        """The Python name of an instance, which is then emitted too."""
+        if id not in self.wanted:
+            self.wanted.append(id)
+        return self.names[id]
+
+    def kernel(self, function: Callable[..., Any]) -> str:
+        """How generated code spells a kernel: its module and name."""
+        module = function.__module__ or ""
+        if module.startswith("linnet.torch.kernels."):
+            return f"{module.rpartition('.')[2]}.{function.__name__}"
+        for stem, home in (("F", torch.nn.functional), ("torch", torch)):
+            if getattr(home, function.__name__, None) is function:
+                return f"{stem}.{function.__name__}"
+        return self.provide(function.__name__, function)
+
     def emit(self, entries: Iterable[str]) -> Generated:
+        """The entries and what they come to call, callees first."""
         from linnet.torch import runtime
 
-        wanted = reachable(self.bound, entries)
-        pieces, starts, line = [], {}, 1
-        for instance in self.bound.functions.values():
-            if instance.id not in wanted:
-                continue
-            text = FunctionEmitter(self, instance).emit()
-            starts[instance.id] = (line, line + text.count("\n"))
-            pieces.append(text)
-            line += text.count("\n") + 2
+        self.wanted = list(entries)
+        pieces: dict[str, str] = {}
+        for id in self.wanted:  # grows while functions are emitted
+            pieces[id] = FunctionEmitter(self, self.bound.functions[id]).emit()
+        ordered = [id for id in self.bound.functions if id in pieces]
+        starts, line = {}, 1
+        for id in ordered:
+            lines = pieces[id].count("\n")
+            starts[id] = (line, line + lines)
+            line += lines + 2
         self.scope.update(
+            {name: import_module(f"linnet.torch.kernels.{name}") for name in KERNELS},
             torch=torch,
             F=torch.nn.functional,
             rt=runtime,
@@ -105,21 +129,8 @@ class ModuleEmitter:
             inf=float("inf"),
             nan=float("nan"),
         )
-        return Generated("\n\n".join(pieces), self.scope, self.choices, self.names, starts)
-
-
-def reachable(bound: Bound, entries: Iterable[str]) -> set[str]:
-    found: set[str] = set()
-    todo = list(entries)
-    while todo:
-        id = todo.pop()
-        if id in found or id not in bound.functions:
-            continue
-        found.add(id)
-        for op in walk(bound.functions[id].body):
-            if isinstance(op, ir.Call):
-                todo.append(op.callee)
-    return found
+        text = "\n\n".join(pieces[id] for id in ordered)
+        return Generated(text, self.scope, self.choices, self.names, starts)
 
 
 def walk(region: ir.Region) -> Iterable[ir.Op]:
@@ -273,7 +284,7 @@ class FunctionEmitter:
         args = [] if op.receiver is None and callee.kind is None else [self.receiver(op.receiver)]
         args += [self.ref(arg) for arg in op.args]
         args += [self.dim(dim) for dim in op.generics]  # type: ignore[arg-type]
-        self.define(op.result, f"{self.module.names[callee.id]}({', '.join(args)})", op.span)
+        self.define(op.result, f"{self.module.call_name(callee.id)}({', '.join(args)})", op.span)
 
     def some(self, value: ir.Value) -> ir.Value:
         """Look through `some(x)`, which costs nothing at run time."""

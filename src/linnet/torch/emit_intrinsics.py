@@ -42,14 +42,14 @@ def causal_mask(f: FunctionEmitter, op: ir.Intrinsic) -> None:
 
 
 def rank(f: FunctionEmitter, op: ir.Intrinsic) -> None:
-    name = f.module.provide("rank", order.rank)
+    name = f.module.kernel(order.rank)
     dtype = TORCH[dtype_of(op.result.type)]
     largest = bool(op.attrs.get("descending", True))
     f.define(op.result, f"{name}({f.ref(op.args[0])}, {largest}, {dtype})", op.span)
 
 
 def top_k(f: FunctionEmitter, op: ir.Intrinsic) -> None:
-    name = f.module.provide("top_k", order.top_k)
+    name = f.module.kernel(order.top_k)
     k = op.attrs["k"]
     assert isinstance(k, Dim)
     largest = bool(op.attrs.get("descending", True))
@@ -114,7 +114,7 @@ def as_linear(
 def write(f: FunctionEmitter, op: ir.Intrinsic) -> None:
     table = cache.FUNCTIONAL if f.options.functional else cache.IN_PLACE
     function = table[op.name]
-    name = f.module.provide(function.__name__, function)
+    name = f.module.kernel(function)
     state = f"self.{attribute(str(op.attrs['state']))}"
     args = ", ".join([state, *(checked(f, op, i) for i in range(len(op.args)))])
     f.line(f"{state} = {name}({args})" if f.options.functional else f"{name}({args})", op.span)

@@ -506,7 +506,7 @@ def kernel_call(f: FunctionEmitter, op: ir.Call, callee: Instance, choice: Choic
         args.append(f.dim(dim.substitute({k: v for k, v in mapping.items() if isinstance(v, Dim)})))
     if kernel.split is not None and split_call(f, op, callee, kernel, args):
         return
-    name = f.module.provide(kernel.function.__name__, kernel.function)
+    name = f.module.kernel(kernel.function)
     f.define(op.result, f"{name}({', '.join(args)})", op.span)
 
 
@@ -540,7 +540,7 @@ def split_call(f: FunctionEmitter, op: ir.Call, callee: Instance, kernel: Any, a
             return False
     write = None if f.options.functional else own_state(f, op, kernel, parts)
     function = kernel.split if write is None else kernel.in_place
-    name = f.module.provide(function.__name__, function)
+    name = f.module.kernel(function)
     outputs, state = fresh("outputs", f.taken), fresh("final", f.taken)
     f.line(f"{outputs}, {state} = {name}({', '.join(args)})", op.span)
     for use, final in parts:

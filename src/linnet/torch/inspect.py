@@ -40,7 +40,7 @@ def kernels(target: Model | Bound, entry: str, numerics: str = "fast") -> str:
     for choice in generated(target, entry, numerics).choices:
         kernel = choice.kernel
         chosen = kernel.name if kernel else "its body"
-        test = f"  [{kernel.test}]" if kernel else ""
+        test = f"  [{kernel.test_id}]" if kernel else ""
         lines.append(f"{choice.caller}: {choice.op} -> {chosen} ({choice.reason}){test}")
     return "\n".join(lines) if lines else "no op is called"
 

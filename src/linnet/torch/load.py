@@ -58,7 +58,7 @@ def load(
         raise BackendError("quantize: this version loads weights as they are stored, or cast")
     place = _device(device)
     path, card, program = _open(model)
-    block = root_block(program, root or (card.root if card else None))
+    block = _root(program, root or (card.root if card else None))
     bound_generics: dict[str, Any] = dict(card.generics) if card else {}
     bound_generics.update(generics or {})
     listed = manifest(program, block, bound_generics) if block else []
@@ -95,6 +95,15 @@ def _open(model: StrPath) -> tuple[Path, Card | None, Program]:
     return path, card, check_path(path)
 
 
+def _root(program: Program, name: str | None) -> str:
+    """The root block's id; "" where a package has entries outside blocks and none inside."""
+    if name is None and not any(program.entries(block) for block in program.blocks):
+        free = [f for f in program.functions.values() if f.kind == "entry" and f.block is None]
+        if free:
+            return ""
+    return root_block(program, name)
+
+
 class _Source:
     """Where parameters come from: a checkpoint through its plan, random numbers, or nothing."""
 
@@ -123,6 +132,7 @@ class _Source:
             bindings = card.weights.bindings
         names = read_bindings(bindings)
         self.checkpoint = open_checkpoint(weights)
+        self.checkpoint.adapt(names.get(p.path, p.path) for p in held)
         self.plan = plan(listed, self.checkpoint, names, cast)
         self.present = self.plan.present
 
@@ -222,6 +232,3 @@ def _raw(held: Tensor, dtype: str) -> Any:
         return memoryview(tensor.view(torch.uint8).reshape(-1).numpy())
 
     return read
-
-
-

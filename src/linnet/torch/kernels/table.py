@@ -62,6 +62,10 @@ class Kernel:
     def name(self) -> str:
         return self.function.__name__
 
+    @property
+    def test_id(self) -> str:
+        return f"{TEST}::{self.test}"
+
 
 @dataclass
 class Choice:
@@ -94,10 +98,6 @@ def wide(site: Site) -> str | None:
 
 def no_grad(site: Site) -> str | None:
     return "writes in place; gradients are on" if site.trainable else None
-
-
-def same_dtype_bias(site: Site) -> str | None:
-    return floats(site)
 
 
 def rows() -> dict[str, list[Kernel]]:
@@ -189,8 +189,8 @@ def choose(caller: Instance, op: ir.Call, callee: Instance, f: FunctionEmitter) 
             reasons.append(f"{kernel.name}: {why}")
             continue
         choice.kernel = kernel
-        shapes = ", ".join(str(list(map(str, shape_of(v.type)))) for v in op.args[:1])
-        choice.reason = f"{site.dtype} {shapes} on {site.device}, {options.numerics}"
+        shape = ", ".join(map(str, shape_of(op.args[0].type)))
+        choice.reason = f"{options.numerics}, {site.dtype} [{shape}], {site.device}"
         if uncovered(callee, f):
             for position, generic in kernel.indices:
                 extent = callee.arguments[generic]
