@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from linnet.errors import WeightsError
 from linnet.weights.dtypes import SIZES, bytes_of, convert
 from linnet.weights.gguf import GgufFile
+from linnet.weights.importers import Recipe, recipes
 from linnet.weights.json_text import JsonError, read_json
 from linnet.weights.safetensors import INDEX, SafetensorsFile
 from linnet.weights.tensor_info import TensorInfo
@@ -26,6 +27,8 @@ class Checkpoint:
         self.files: list[Path] = [source.path for source in sources]
         self.tensors: dict[str, TensorInfo] = {}
         self._source: dict[str, SafetensorsFile | GgufFile] = {}
+        self._recipes: dict[str, Recipe] = {}
+        self._parts: dict[str, TensorInfo] = {}
         doubled: list[str] = []
         for source in sources:
             for name, info in source.tensors.items():
@@ -43,6 +46,24 @@ class Checkpoint:
     def is_gguf(self) -> bool:
         return any(isinstance(source, GgufFile) for source in self._sources)
 
+    def adapt(self, wanted: Iterable[str]) -> None:
+        """Offer, under the names that are wanted, what this checkpoint has in another layout.
+
+        The tensors that an importer uses are then no longer offered by themselves.
+        """
+        if self.is_gguf:
+            return
+        for name, recipe in recipes(wanted, self.tensors).items():
+            for part in recipe.parts:
+                self._parts[part] = self.tensors.pop(part)
+            self._recipes[name] = recipe
+            self.tensors[name] = recipe.info
+
+    @property
+    def adapted(self) -> dict[str, tuple[str, ...]]:
+        """The tensors that importers made, with the stored ones that each is made of."""
+        return {name: recipe.parts for name, recipe in self._recipes.items()}
+
     def read(
         self, name: str, dtype: str | None = None, out: memoryview | None = None
     ) -> memoryview:
@@ -55,7 +76,23 @@ class Checkpoint:
         """
         if name not in self.tensors:
             raise WeightsError(f"no tensor `{name}` in {self._where()}")
-        info, source = self.tensors[name], self._source[name]
+        recipe = self._recipes.get(name)
+        if recipe is None:
+            return self._read(self.tensors[name], name, dtype, out)
+        if len(recipe.parts) == 1:
+            return self._read(self._parts[recipe.parts[0]], recipe.parts[0], dtype, out)
+        if out is None:
+            out = memoryview(bytearray(bytes_of(dtype or recipe.info.dtype, recipe.info.shape)))
+        size = len(out) // len(recipe.parts)
+        for index, part in enumerate(recipe.parts):
+            place = out[index * size : (index + 1) * size]
+            self._read(self._parts[part], part, dtype, place)
+        return out
+
+    def _read(
+        self, info: TensorInfo, name: str, dtype: str | None, out: memoryview | None
+    ) -> memoryview:
+        source = self._source[name]
         if isinstance(source, GgufFile):
             return source.read(name, dtype, out)
         dtype = dtype or info.dtype
