@@ -33,6 +33,7 @@ class Reporter:
     def __init__(self) -> None:
         self.diagnostics: list[Diagnostic] = []
         self.errors = 0
+        self.held_back = 0  # findings that follow from a syntax error
         self._seen: set[tuple[str, int, int, int, str]] = set()
         # Items that hold a syntax error: a name unknown there may be what was lost with it.
         self.torn: list[Span] = []
@@ -55,9 +56,11 @@ class Reporter:
         # One use may leave several `where` clauses unproven; all of them are said.
         which = message if code == "E2206" else ""
         key = (code, id(span.source), span.start, span.end, which)
-        if key in self._seen or (code in FOLLOWS and self._in_torn(span)):
+        if key in self._seen:
             return
-        if code == "E1201" and span.text in self.lost.get(id(span.source), ()):
+        lost = code == "E1201" and span.text in self.lost.get(id(span.source), ())
+        if lost or (code in FOLLOWS and self._in_torn(span)):
+            self.held_back += 1
             return
         self._seen.add(key)
         self.diagnostics.append(

@@ -60,6 +60,7 @@ def resolve_signature(checker: Checker, decl: Decl) -> None:
         return
     decl.state = "resolving"
     before = len(checker.reporter.diagnostics)
+    held_back = checker.reporter.held_back
     header = _header(decl.node)
     match decl:
         case ConstDecl():
@@ -79,6 +80,7 @@ def resolve_signature(checker: Checker, decl: Decl) -> None:
     decl.state = "done"
     found = [d.span for d in checker.reporter.diagnostics[before:]]
     found += [d.span for d in decl.module.file.diagnostics]
+    decl.broken = decl.broken or checker.reporter.held_back > held_back
     decl.broken = decl.broken or any(
         span.source is header.source and header.start <= span.start <= header.end for span in found
     )
@@ -130,6 +132,7 @@ def generics(
             )
             scope.generics[name] = Generic(name, "Shape" if node.pack else "Dim")
             found.append(scope.generics[name])
+            spans[name] = node.name.span
             continue
         if node.pack != (node.kind == "Shape"):
             report.error(
@@ -140,6 +143,7 @@ def generics(
             # It was meant as a pack by one of the two; uses say nothing more.
             scope.generics[name] = Generic(name, "Shape")
             found.append(scope.generics[name])
+            spans[name] = node.name.span
             continue
         default = None
         if node.default is not None:
