@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from linnet import __version__
 from linnet.errors import CheckError, Error
@@ -17,9 +18,10 @@ from linnet.errors import CheckError, Error
 COMMANDS: dict[str, str] = {
     "check": "check files, packages and card folders",
     "explain": "what a code of a finding means, with the way out",
-    "inspect": "a model's parameters, syntax, IR, generated code and kernels",
+    "inspect": "a model's parameters, syntax, IR, diagram, generated code and kernels",
     "generate": "continue a text, or answer it with --chat",
     "chat": "talk to a model in the terminal",
+    "nest": "the zoo: its pages and checks",
 }
 
 # Packages that a command may find missing, with the extra that installs each.
@@ -94,11 +96,37 @@ def _main(argv: list[str]) -> int:
 
 
 def run_command(name: str, rest: list[str]) -> int:
-    """Parse a command's arguments and run it."""
-    import argparse
+    """Find a command's module and run it."""
     from importlib import import_module
 
     command = import_module(f"linnet.cli.{name}")
+    if table := getattr(command, "SUBCOMMANDS", None):
+        return run_subcommand(name, command.HELP, table, rest)
+    return run_module(command, name, rest)
+
+
+def run_subcommand(name: str, help: str, table: dict[str, str], rest: list[str]) -> int:
+    """`linnet NAME SUBCOMMAND …`: the subcommand is the module `NAME_SUBCOMMAND`."""
+    from importlib import import_module
+
+    if rest and rest[0] in table:
+        command = import_module(f"linnet.cli.{name}_{rest[0]}")
+        return run_module(command, f"{name} {rest[0]}", rest[1:])
+    width = max(map(len, table))
+    lines = "\n".join(f"  {sub:<{width}}  {summary}" for sub, summary in table.items())
+    usage = f"usage: linnet {name} SUBCOMMAND [ARGUMENT …]\n\n{help}\n\nsubcommands:\n{lines}"
+    if rest and rest[0] in ("--help", "-h", "help"):
+        print(usage)
+        return 0
+    what = f"error: unknown subcommand `{name} {rest[0]}`\n" if rest else ""
+    print(f"{what}{usage}", file=sys.stderr)
+    return 2
+
+
+def run_module(command: Any, name: str, rest: list[str]) -> int:
+    """Parse the arguments of a command's module and run it."""
+    import argparse
+
     parser = argparse.ArgumentParser(
         prog=f"linnet {name}",
         description=command.HELP,

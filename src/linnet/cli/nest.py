@@ -1,0 +1,11 @@
+"""`linnet nest`: what keeps a registry of models. Each subcommand is a module `nest_<name>`."""
+
+from __future__ import annotations
+
+HELP = "Keep a registry of models: check its packages, index them, show them as pages."
+
+# In the order of `linnet nest --help`; one line each, so that help imports nothing.
+SUBCOMMANDS: dict[str, str] = {
+    "site": "write the zoo's pages into a folder",
+    "serve": "show the zoo's pages on this machine",
+}
