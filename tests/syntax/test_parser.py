@@ -89,7 +89,7 @@ def test_items() -> None:
 module a.random
 use std.nn.linear::{linear, Linear as L,}
 use std.random
-pub use crate.x::{}
+use crate.x::{}
 /// A constant.
 pub const A: f32 = 1.0
 const N = 3
@@ -121,7 +121,7 @@ entry alone() -> i32 { return 1 }
         "[std nn linear]", "[std random]", "[crate x]",
     ]  # fmt: skip
     assert parsed.uses[0].names and [n.local.text for n in parsed.uses[0].names] == ["linear", "L"]
-    assert parsed.uses[1].names is None and parsed.uses[2].names == [] and parsed.uses[2].public
+    assert parsed.uses[1].names is None and parsed.uses[2].names == []
     items = {item.name.text: item for item in parsed.items}
     assert list(items) == ["A", "N", "Row", "Pair", "Mode", "dot", "B", "alone"]
     assert items["A"].doc == "A constant." and items["A"].public and not items["N"].public

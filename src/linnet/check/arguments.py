@@ -15,8 +15,10 @@ from linnet.check.body import (
     Operand,
     Pending,
     default_dtype,
+    literals_in,
 )
-from linnet.check.coerce import literal
+from linnet.check.coerce import literal, literal_problem
+from linnet.check.constants import enum_constant, module_item
 from linnet.check.declare import ConstDecl, FunctionDecl, StructDecl
 from linnet.check.infer import Inference
 from linnet.check.report import did_you_mean
@@ -27,8 +29,9 @@ from linnet.check.typing import (
     generic_argument,
 )
 from linnet.diagnostics.diagnostic import Label
-from linnet.ir.program import Value
+from linnet.ir.program import Const, Value
 from linnet.ir.types import (
+    DTYPES,
     ScalarType,
     TensorType,
     Type,
@@ -135,6 +138,16 @@ def default_value(cx: Body, decl: FunctionDecl, node: tree.Expr, span: Span) -> 
             item = decl.module.lookup(text)
             if isinstance(item, ConstDecl):
                 return expressions.item_value(cx, item, span, text)
+        case tree.Member():
+            found_enum = enum_constant(cx.checker, decl.module, node)
+            if found_enum is not None:
+                enum, position = found_enum
+                if position is None:
+                    return cx.poison()
+                return cx.emit(Const([Value(enum)], span, position))
+            item = module_item(cx.checker, decl.module, node)
+            if isinstance(item, ConstDecl):
+                return expressions.item_value(cx, item, span, node.name.text)
     cx.report.error(
         "E2102",
         node.span,
@@ -158,6 +171,15 @@ def literals_bind(
             if inference.open(type.dtype):
                 found.setdefault(type.dtype, []).append(operand)
     for name, literals in found.items():
+        # A default that can hold them all comes first.
+        default = inference.defaults.get(name)
+        if isinstance(default, str):
+            default = substitute_dtype(default, inference.bindings)
+            fits = default in DTYPES or default in cx.scope.generics
+            parts = [part for one in literals for part in literals_in(one)]
+            if fits and not any(literal_problem(cx, part, default) for part in parts):
+                inference.bindings[name] = default
+                continue
         is_float = inference.kinds[name] == "Float"
         inference.bindings[name] = "f64" if is_float else default_dtype(*literals)
     for at, (type, (operand, span)) in enumerate(zip(types, operands, strict=True)):

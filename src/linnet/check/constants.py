@@ -1,20 +1,23 @@
-"""Constants: integers that act as literals, and scalars of a stated dtype."""
+"""Constants: integers that act as literals, scalars of a stated dtype, variants of enums."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from linnet.check.declare import ConstDecl
+from linnet.check.declare import AliasDecl, ConstDecl, Decl, EnumDecl, ModuleAlias
 from linnet.check.dimensions import Scope, dimension
 from linnet.check.literals import float_fits, integer_fits, round_float
+from linnet.check.report import did_you_mean
 from linnet.check.typing import ERROR, value_type
+from linnet.diagnostics.diagnostic import Label
 from linnet.dims import Facts
-from linnet.ir.types import FLOATS, INTEGERS, ScalarType
+from linnet.ir.types import FLOATS, INTEGERS, EnumType, ScalarType
 from linnet.syntax import tree
 
 if TYPE_CHECKING:
     from linnet.check.checker import Checker
+    from linnet.check.modules import Import, ModuleScope
 
 
 def resolve_constant(checker: Checker, decl: ConstDecl) -> None:
@@ -22,6 +25,8 @@ def resolve_constant(checker: Checker, decl: ConstDecl) -> None:
     assert isinstance(node, tree.Const)
     scope = Scope(checker, decl.module, {}, Facts())
     decl.failed = True
+    if _resolve_enum(checker, scope, decl, node):
+        return
     if node.type is None:
         if _is_float(checker, scope, node.value):
             decl.dtype = "f64"
@@ -72,6 +77,72 @@ def as_float(value: int) -> float:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+
+
+def _resolve_enum(checker: Checker, scope: Scope, decl: ConstDecl, node: tree.Const) -> bool:
+    """A constant whose value is a variant of an enum; False for any other."""
+    found = enum_constant(checker, decl.module, node.value)
+    if found is None:
+        return False
+    enum, value = found
+    if node.type is not None:
+        type = value_type(scope, node.type)
+        if type != enum:
+            if type is not ERROR and value is not None:
+                checker.reporter.error(
+                    "E2101", node.value.span, f"`{decl.name}` is `{enum}`, expected `{type}`"
+                )
+            return True
+    if value is not None:
+        decl.enum, decl.value, decl.failed = enum, value, False
+    return True
+
+
+def module_item(
+    checker: Checker, module: ModuleScope, node: tree.Expr
+) -> Decl | ModuleAlias | Import | None:
+    """The item that `name` or `module.name` means outside of bodies."""
+    if isinstance(node, tree.Name):
+        return module.lookup(node.text)
+    if isinstance(node, tree.Member) and isinstance(node.object, tree.Name):
+        owner = module.lookup(node.object.text)
+        if isinstance(owner, ModuleAlias):
+            return checker.through_alias(owner, node.name, node.span)
+    return None
+
+
+def enum_constant(
+    checker: Checker, module: ModuleScope, node: tree.Expr
+) -> tuple[EnumType, int | None] | None:
+    """The variant that an expression names, directly or by a const; its position is None after
+    an error. None for what is no enum."""
+    while isinstance(node, tree.Paren):
+        node = node.inner
+    item = module_item(checker, module, node)
+    if isinstance(item, ConstDecl):
+        checker.signature(item)
+        if item.enum is not None and isinstance(item.value, int):
+            return item.enum, item.value
+        return None
+    if not isinstance(node, tree.Member):
+        return None
+    owner = module_item(checker, module, node.object)
+    if not isinstance(owner, (EnumDecl, AliasDecl)):
+        return None
+    checker.signature(owner)
+    if not isinstance(owner.type, EnumType):
+        return None
+    variants = owner.type.variants
+    if node.name.text in variants:
+        return owner.type, variants.index(node.name.text)
+    checker.reporter.error(
+        "E2107",
+        node.name.span,
+        f"enum `{owner.type}` has no variant `{node.name.text}`",
+        related=[Label(owner.span, "declared here")],
+        help=did_you_mean(node.name.text, variants),
+    )
+    return owner.type, None
 
 
 def _is_float(checker: Checker, scope: Scope, node: tree.Expr) -> bool:

@@ -43,9 +43,11 @@ class Decl:
 
 @dataclass(eq=False, slots=True)
 class ConstDecl(Decl):
-    """`dim` for a compile-time integer, else a scalar of a dtype with its value."""
+    """`dim` for a compile-time integer, else a scalar of a dtype with its value, or the position
+    of a variant of `enum`."""
 
     dim: Dim | None = None
+    enum: EnumType | None = None
     dtype: str | None = None
     value: int | float | bool | None = None
     failed: bool = False

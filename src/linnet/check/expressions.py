@@ -182,6 +182,9 @@ def item_value(cx: Body, item: Decl | ModuleAlias | Import, span: Span, text: st
         cx.checker.signature(item)
         if item.failed:
             return cx.poison()
+        if item.enum is not None:
+            assert isinstance(item.value, int)
+            return cx.emit(Const([Value(item.enum, item.name)], span, item.value))
         if item.dtype is None:
             assert item.dim is not None
             return Int(item.dim)

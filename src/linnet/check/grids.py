@@ -118,7 +118,10 @@ def scalar(gx: Notation, node: tree.Expr, dtype: str | None = None) -> Part:
             )
         case tree.Reduce():
             return _reduce(gx, node, dtype)
-    cx.report.error("E3104", node.span, "this has no meaning in index notation")
+    help = None
+    if isinstance(node, tree.Match):
+        help = "match before, in a `let` of its own, or give each arm a `let` with indices"
+    cx.report.error("E3104", node.span, "this has no meaning in index notation", help=help)
     return None
 
 

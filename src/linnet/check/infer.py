@@ -31,6 +31,7 @@ class Inference:
 
     def __init__(self, generics: tuple[Generic, ...], bindings: Substitution):
         self.kinds = {g.name: g.kind for g in generics}
+        self.defaults = {g.name: g.default for g in generics}
         self.bindings = bindings
 
     def open(self, name: str) -> bool:

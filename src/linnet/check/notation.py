@@ -9,6 +9,7 @@ from linnet.check.coerce import (
     literal_problem,
 )
 from linnet.check.literals import round_float
+from linnet.check.modules import PRELUDE
 from linnet.diagnostics.diagnostic import Label
 from linnet.ir.program import (
     GDim,
@@ -59,6 +60,19 @@ def bind(gx: Notation, binder: tree.IndexBinder) -> Bound | None:
             related=[Label(earlier.span, "first listed here")],
         )
         return None
+    if binder.name in PRELUDE:
+        cx.report.error(
+            "E1207",
+            binder.span,
+            f"`{binder.name}` is a prelude name and cannot be redeclared",
+        )
+    elif binder.name in cx.scope.generics:
+        cx.report.error(
+            "E1205",
+            binder.span,
+            f"`{binder.name}` is already a generic here",
+            help="choose another name for the index",
+        )
     bound = Bound(Idx(binder.name, None), binder.pack, binder.span)  # type: ignore[arg-type]
     gx.indices[binder.name] = bound
     return bound

@@ -37,6 +37,8 @@ class ItemParser(StmtParser):
                     continue
                 public = self.take("pub")
                 if self.texts[self.pos] == "use":
+                    if public:
+                        self.no_re_export(start)
                     uses.append(self.use(public))
                 else:
                     item = self.item(start, public)
@@ -46,6 +48,15 @@ class ItemParser(StmtParser):
                 self.depth = 0
                 self.skip_item(start, TOP)
         return tree.File(Span(self.source, 0, len(self.source.text)), module, uses, items)
+
+    def no_re_export(self, start: int) -> None:
+        self.refuse(
+            start,
+            "E1103",
+            "`pub use` is not supported yet",
+            "reserved for a later version of the language",
+            "remove `pub`; each module imports an item from where it is declared",
+        )
 
     def second_module(self, start: int) -> None:
         self.refuse(
