@@ -59,6 +59,10 @@ class Frame:
     place: Ix | None  # of the block in the table
     kind: str | None
     uses: dict[ir.Value, int] = field(default_factory=dict)
+    left: dict[ir.Value, int] = field(default_factory=dict)  # uses not reached yet
+
+    def __post_init__(self) -> None:
+        self.left = dict(self.uses)
 
 
 @dataclass
@@ -103,7 +107,7 @@ class Emitter:
         self.fence = False
         self.touched: list[set[Buffer]] = []
         self.members: dict[str, Buffer] = {}
-        self.pending: list[Node] = []
+        self.pending: list[tuple[Frame, ir.Value, Node]] = []
         self.constants: dict[object, Value] = {}
         self.head: list[str] = []
         self.early: list[str] = []
@@ -312,7 +316,7 @@ class Emitter:
             ):
                 node = self.memory(node)
         if isinstance(node, Node) and not isinstance(node, (Mem, Scalar)):
-            self.pending.append(node)
+            self.pending.append((frame, value, node))
         frame.env[value] = node
 
     def memory(self, node: Node) -> Mem:
@@ -468,13 +472,13 @@ class Emitter:
     def before_write(self, buffer: Buffer) -> None:
         """Expressions not yet computed that read a state take its value as it was."""
         kept = []
-        for node in self.pending:
-            if getattr(node, "made", None) is not None:
+        for frame, value, node in self.pending:
+            if getattr(node, "made", None) is not None or not frame.left.get(value, 0):
                 continue
             if buffer in node.buffers() and node.shape and not view_only(node):
                 self.memory(node)
             else:
-                kept.append(node)
+                kept.append((frame, value, node))
         self.pending = kept
 
     # --- Regions and calls -----------------------------------------------------------------
@@ -489,6 +493,8 @@ class Emitter:
                 handler = HANDLERS.get(type(op))
                 if handler is None:
                     raise Unsupported(type(op).__name__)
+                for value in op.operands():
+                    frame.left[value] = frame.left.get(value, 1) - 1
                 handler(self, frame, op)
 
     def inline(

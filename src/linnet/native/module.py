@@ -14,12 +14,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from linnet.dims.dim import DimTooLarge
 from linnet.errors import BackendError, InputError
 from linnet.ir.bound import Bound, Instance
 from linnet.ir.types import Type
 from linnet.native import compiler, elements
 from linnet.native.emit import Choice, Emitter, Function, flat_types
-from linnet.native.node import Buffer
+from linnet.native.node import Buffer, Unsupported
 from linnet.native.table import Leaf, Table
 
 PARTS = 4  # translation units, compiled at the same time
@@ -85,14 +86,20 @@ class NativeModule:
         self.weights = (CWeight * max(1, self.table.size))()
         self.slots = {leaf.path: leaf.slot for leaf in self.leaves}
         self.choices: dict[str, list[Choice]] = {}
+        self.refused: dict[str, str] = {}  # entries that this backend does not compile, and why
         self.packable: set[str] = set()
         nests: dict[str, str] = {}
         functions: dict[str, Function] = {}
         for name in entries if entries is not None else list(bound.entries):
             instance = bound.functions[bound.entries[name]]
             emitter = Emitter(bound, self.table, instance, nests, (covered or {}).get(name, frozenset()))
-            functions[name] = emitter.run(f"entry_{len(functions)}")
+            try:
+                functions[name] = emitter.run(f"entry_{len(functions)}")
+            except (Unsupported, DimTooLarge) as reason:
+                self.refused[name] = f"{reason} is not compiled here"
+                continue
             self.choices[name] = functions[name].choices
+            self.packable |= emitter.packable
         self.text = "".join(self.parts(nests, functions))
         self.library = ctypes.CDLL(str(compiler.build(self.parts(nests, functions), self.threads)))
         self.library.team_create.restype = ctypes.c_void_p

@@ -25,6 +25,7 @@ from linnet.torch.arguments import Signature
 from linnet.torch.block import Block, attribute, build, leaves
 from linnet.torch.compile import Compiled, Compiler
 from linnet.torch.evaluate import Evaluator
+from linnet.torch.native import Native
 from linnet.torch.ranges import Ranges, analyze
 
 if TYPE_CHECKING:
@@ -98,6 +99,9 @@ class Entry:
         return f"<entry {self.name}({params}) -> {self.instance.result}>"
 
     def ranges(self) -> Ranges:
+        native = self.model.native
+        if native.entry(self.name) is not None:
+            return native.ranges[self.name]
         if self.model.numerics == "exact":
             if self._ranges is None:
                 self._ranges = analyze(self.model.bound, self.instance.id)
@@ -121,6 +125,11 @@ class Entry:
 
     def run(self, values: list[Any], dims: dict[str, int]) -> Any:
         model = self.model
+        native = model.native.entry(self.name)
+        if native is not None:
+            result = model.native.run(native, values, dims)
+            if result is not None:
+                return result
         if model.numerics == "exact":
             args = [self.carrier(v, t) for v, t in zip(values, self.signature.types, strict=True)]
             return Evaluator(model.bound, model.device).run(
@@ -191,6 +200,7 @@ class Model:
         numerics: str = "fast",
         trainable: bool = False,
         name: str = "model",
+        backend: str | None = None,
     ):
         self.bound, self.manifest, self.name = bound, manifest, name
         self.device = torch.device(device)
@@ -205,6 +215,7 @@ class Model:
                 table[path] = (block, attribute(member.name), member)
         self._allocated = False
         self.compiler = Compiler(bound, numerics, self.device, trainable)
+        self.native = Native(self, backend)
         self.entries: dict[str, Entry] = {name: Entry(self, name) for name in bound.entries}
         self.tensor_names: dict[str, str] = {}  # a parameter's path → its checkpoint name
         self.unused_tensors: tuple[str, ...] = ()

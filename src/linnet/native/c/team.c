@@ -1,7 +1,8 @@
 // The thread team: created once, kept. Threads spin briefly between steps and calls, then sleep.
 #include <pthread.h>
-#include <sched.h>
-#include <stdio.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include "runtime.h"
 
 #if defined(__x86_64__)
@@ -18,13 +19,29 @@ struct pool {
     ctx *ctx[256];
     atomic_int job;      // counts calls; a worker waits for it to move
     atomic_int finished;
-    atomic_int asleep;
     atomic_int quit;
     entry_fn fn;
     call *args;
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
 };
+
+// Spin, then sleep on the word: where other programs use the processors, a thread that spins
+// keeps the one that it waits for from running.
+#define SPINS 3000
+static atomic_int sleepers;
+
+static void wait_while(atomic_int *word, int value, int spins) {
+    for (int i = 0; i < spins; i++) {
+        if (atomic_load_explicit(word, memory_order_acquire) != value) return;
+        RELAX();
+    }
+    atomic_fetch_add(&sleepers, 1);
+    while (atomic_load(word) == value) syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+    atomic_fetch_sub(&sleepers, 1);
+}
+
+static void wake_all(atomic_int *word) {
+    if (atomic_load(&sleepers)) syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0);
+}
 
 void team_meet(ctx *c) {
     struct team *t = c->team;
@@ -34,13 +51,10 @@ void team_meet(ctx *c) {
             atomic_store_explicit(&t->arrived, 0, memory_order_relaxed);
             for (int i = 0; i < c->counter; i++)
                 atomic_store_explicit(&t->next[i], 0, memory_order_relaxed);
-            atomic_store_explicit(&t->generation, g + 1, memory_order_release);
+            atomic_store(&t->generation, g + 1);
+            wake_all(&t->generation);
         } else {
-            int spins = 0;
-            while (atomic_load_explicit(&t->generation, memory_order_acquire) == g) {
-                RELAX();
-                if (++spins > 4000) sched_yield();
-            }
+            wait_while(&t->generation, g, SPINS);
         }
     } else {
         for (int i = 0; i < c->counter; i++) t->next[i] = 0;
@@ -60,23 +74,14 @@ static void *worker(void *arg) {
     struct pool *p = s.pool;
     int seen = 0;
     for (;;) {
-        int spins = 0;
-        while (atomic_load_explicit(&p->job, memory_order_acquire) == seen) {
-            RELAX();
-            if (++spins > 20000) {
-                pthread_mutex_lock(&p->lock);
-                atomic_fetch_add(&p->asleep, 1);
-                while (atomic_load(&p->job) == seen) pthread_cond_wait(&p->wake, &p->lock);
-                atomic_fetch_sub(&p->asleep, 1);
-                pthread_mutex_unlock(&p->lock);
-            }
-        }
+        wait_while(&p->job, seen, 4 * SPINS);
         seen++;
         if (atomic_load(&p->quit)) return NULL;
         ctx *c = p->ctx[s.thread];
         c->state = c->counter = 0;
         p->fn(c, p->args);
-        atomic_fetch_add_explicit(&p->finished, 1, memory_order_release);
+        atomic_fetch_add(&p->finished, 1);
+        wake_all(&p->finished);
     }
 }
 
@@ -86,8 +91,6 @@ void *team_create(int threads) {
     memset(p, 0, sizeof *p);
     if (threads > 256) threads = 256;
     p->team.size = threads;
-    pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->wake, NULL);
     for (int i = 0; i < threads; i++) {
         p->ctx[i] = calloc(1, sizeof(ctx));
         p->ctx[i]->team = &p->team;
@@ -110,30 +113,21 @@ void team_run(void *pool, entry_fn fn, call *args) {
     p->args = args;
     p->finished = 0;
     if (n > 1) {
-        atomic_fetch_add_explicit(&p->job, 1, memory_order_seq_cst);
-        if (atomic_load(&p->asleep)) {
-            pthread_mutex_lock(&p->lock);
-            pthread_cond_broadcast(&p->wake);
-            pthread_mutex_unlock(&p->lock);
-        }
+        atomic_fetch_add(&p->job, 1);
+        wake_all(&p->job);
     }
     p->ctx[0]->state = p->ctx[0]->counter = 0;
     fn(p->ctx[0], args);
-    int spins = 0;
-    while (atomic_load_explicit(&p->finished, memory_order_acquire) != n - 1) {
-        RELAX();
-        if (++spins > 4000) sched_yield();
-    }
+    for (int done = atomic_load(&p->finished); done != n - 1; done = atomic_load(&p->finished))
+        wait_while(&p->finished, done, SPINS);
 }
 
 void team_destroy(void *pool) {
     struct pool *p = pool;
     if (!p) return;
     atomic_store(&p->quit, 1);
-    pthread_mutex_lock(&p->lock);
     atomic_fetch_add(&p->job, 1);
-    pthread_cond_broadcast(&p->wake);
-    pthread_mutex_unlock(&p->lock);
+    wake_all(&p->job);
     for (int i = 1; i < p->team.size; i++) pthread_join(p->handle[i], NULL);
     for (int i = 0; i < p->team.size; i++) {
         free(p->ctx[i]->scratch);

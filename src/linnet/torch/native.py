@@ -1,0 +1,159 @@
+"""A model's entries on the native CPU backend: torch tensors in and out, their memory shared.
+
+Compiled when the first entry is called. Parameters and states stay where they are; the native
+code reads and writes them in place.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from linnet.errors import BackendError, InputError
+from linnet.ir.types import ScalarType, StructType, TensorType, TupleType, Type
+from linnet.torch import dtypes
+from linnet.torch.ranges import Ranges, analyze
+
+if TYPE_CHECKING:
+    from linnet.native.module import NativeEntry, NativeModule
+    from linnet.torch.module import Model
+
+BACKENDS = ("native", "torch")
+_said = False
+
+
+def wanted(backend: str | None) -> str | None:
+    """The backend asked for by argument or `$LINNET_BACKEND`; None leaves the choice here."""
+    chosen = backend or os.environ.get("LINNET_BACKEND") or None
+    if chosen is not None and chosen not in BACKENDS:
+        raise InputError(f"backend: expected one of {', '.join(BACKENDS)}, found {chosen!r}")
+    return chosen
+
+
+class Native:
+    """The compiled entries of a model, or the reason why there are none."""
+
+    def __init__(self, model: Model, backend: str | None):
+        self.model = model
+        self.backend = wanted(backend)
+        self.reason = self._why_not()
+        self.module: NativeModule | None = None
+        self.ranges: dict[str, Ranges] = {}
+        self.refused: dict[str, str] = {}
+        self._ready = False
+        self._params: dict[str, int] = {}
+        if self.reason is not None and self.backend == "native":
+            raise BackendError(f"the native backend cannot run this model: {self.reason}")
+
+    def _why_not(self) -> str | None:
+        model = self.model
+        if self.backend == "torch":
+            return "the torch backend was asked for"
+        if model.device.type != "cpu":
+            return f"the device is {model.device}"
+        if model.numerics != "fast":
+            return f"numerics are {model.numerics}"
+        if model.trainable:
+            return "the model is trainable"
+        from linnet.native.compiler import why_not
+
+        reason = why_not()
+        if reason is not None and self.backend is None:
+            _say(f"running on the torch backend: {reason}")
+        return reason
+
+    def entry(self, name: str) -> NativeEntry | None:
+        """The compiled entry, where this backend runs it."""
+        if self.reason is not None:
+            return None
+        if not self._ready:
+            self._compile()
+        return self.module.entries.get(name) if self.module is not None else None
+
+    def _compile(self) -> None:
+        from linnet.native.module import NativeModule
+
+        self._ready = True
+        model = self.model
+        bound, _ = model.compiler.optimized(True)
+        covered: dict[str, frozenset[int]] = {}
+        entries = []
+        for name, instance_id in bound.entries.items():
+            ranges = analyze(bound, instance_id)
+            if ranges.open and bound.functions[instance_id].writes:
+                self.refused[name] = "an index is checked half-way, after states were written"
+                continue
+            self.ranges[name] = ranges
+            covered[name] = ranges.unchecked
+            entries.append(name)
+        try:
+            module = NativeModule(bound, entries, covered)
+        except BackendError as error:
+            if self.backend == "native":
+                raise
+            self.reason = str(error)
+            _say(f"running on the torch backend: {error}")
+            return
+        self.refused.update(module.refused)
+        if module.refused and self.backend == "native" and not module.entries:
+            raise BackendError(f"the native backend cannot run this model: {self.refused}")
+        self.module = module
+
+    def run(self, entry: NativeEntry, values: list[Any], dims: dict[str, int]) -> Any:
+        """Call a compiled entry; None where memory does not lie as it needs."""
+        module = self.module
+        assert module is not None
+        if not self._bind(module):
+            return None
+        inputs: list[Any] = []
+        held: list[Tensor] = []
+        for value, (_, type) in zip(values, entry.params, strict=True):
+            if isinstance(type, TensorType):
+                value = value if value.is_contiguous() else value.contiguous()
+                held.append(value)
+                inputs.append(value.data_ptr())
+            else:
+                inputs.append(value.item() if isinstance(value, Tensor) else value)
+        results: list[Tensor] = []
+        for result in entry.results:
+            extents = [d.evaluate(dims) for d in getattr(result, "shape", ())]
+            results.append(torch.empty(extents, dtype=dtypes.STORAGE[result.dtype]))  # type: ignore[attr-defined]
+        entry(inputs, dims, [t.data_ptr() for t in results])
+        return _folded(entry.instance.result, iter(results))
+
+    def _bind(self, module: NativeModule) -> bool:
+        model = self.model
+        for table, known in ((model._params, self._params), (model._states, self._params)):
+            for path, (block, name, _) in table.items():
+                held: Tensor | None = getattr(block, name)
+                address = held.data_ptr() if held is not None else 0
+                if known.get(path) != address:
+                    if held is not None and not held.is_contiguous():
+                        return False
+                    module.bind(path, address)
+                    known[path] = address
+        return True
+
+
+def _folded(type: Type, results: Any) -> Any:
+    """Flat results in the nesting of the entry's result type."""
+    match type:
+        case TupleType(items):
+            return tuple(_folded(item, results) for item in items)
+        case StructType(fields=fields):
+            return tuple(_folded(item, results) for _, item in fields)
+        case ScalarType(dtype):
+            value = next(results)
+            return value if dtype in dtypes.FLOATS else value.item()
+    return next(results)
+
+
+def _say(text: str) -> None:
+    global _said
+    if not _said:
+        _said = True
+        print(f"note: {text}", file=sys.stderr)
