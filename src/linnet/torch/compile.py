@@ -47,6 +47,7 @@ class Compiler:
     device: torch.device
     trainable: bool = False
     _optimized: dict[bool, tuple[Bound, Constants]] = field(default_factory=dict)
+    _compiled: dict[str, Compiled] = field(default_factory=dict)
 
     def optimized(self, in_place: bool) -> tuple[Bound, Constants]:
         if in_place not in self._optimized:
@@ -60,6 +61,8 @@ class Compiler:
         Where a run-time index is not covered by the entry's own checks, states are replaced
         instead of written, so that an error half-way leaves them as they were.
         """
+        if trace is None and entry in self._compiled:
+            return self._compiled[entry]
         functional = self.trainable or trace is not None
         bound, constants = self.optimized(not functional)
         if trace is not None:
@@ -78,7 +81,10 @@ class Compiler:
         if trace is not None:
             generated.scope["TRACE"] = trace
         function = load_source(generated, generated.functions[bound.entries[entry]], entry)
-        return Compiled(function, generated, bound, ranges, functional, constants)
+        made = Compiled(function, generated, bound, ranges, functional, constants)
+        if trace is None:
+            self._compiled[entry] = made
+        return made
 
     def _writes(self, bound: Bound, entry: str) -> bool:
         return bool(bound.functions[bound.entries[entry]].writes)

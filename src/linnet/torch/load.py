@@ -15,7 +15,7 @@ from linnet.errors import BackendError, BindError, InputError, WeightsError
 from linnet.ir.manifest import Parameter, manifest, root_block
 from linnet.ir.specialize import specialize
 from linnet.torch import dtypes
-from linnet.torch.module import NUMERICS, Model
+from linnet.torch.module import NUMERICS, Model, Rebound
 from linnet.torch.random import RandomWeights
 
 if TYPE_CHECKING:
@@ -177,26 +177,37 @@ def _weights_of(path: Path, card: Card | None) -> Any:
 def rebind_model(model: Model, generics: Mapping[str, int | str | Sequence[int]]) -> Model:
     """The same weights under other generics, such as another `Batch` or `MaxSeq`.
 
-    Parameters and buffers are shared, not copied; states are the new model's own. Raises
-    BindError where the generics do not fit the program or change a parameter's shape or dtype.
+    Parameters and buffers are shared, not copied; states are the new model's own. Code compiled
+    for the same generics before is used again. Raises BindError where the generics do not fit
+    the program or change a parameter's shape or dtype.
     """
-    kind = model.bound.kinds[model.bound.root]
-    program = model.bound.program
     values: dict[str, Any] = {**model.generics, **generics}
-    bound = specialize(program, kind.block, values, model.present)
-    there = manifest(program, kind.block, values, model.present)
-    before = {p.path: p for p in model.manifest if p.kind != "state"}
-    for p in there:
-        if p.kind != "state" and before.get(p.path) != p:
-            changed = ", ".join(f"{n} = {v}" for n, v in generics.items())
-            raise BindError(
-                f"`{p.path}` would be another parameter with {changed}: only generics that "
-                "leave the parameters as they are can be bound anew"
-            )
+    key = tuple(sorted((name, repr(value)) for name, value in values.items()))
+    known = model.rebound.get(key)
+    if known is None:
+        kind = model.bound.kinds[model.bound.root]
+        program = model.bound.program
+        bound = specialize(program, kind.block, values, model.present)
+        there = manifest(program, kind.block, values, model.present)
+        before = {p.path: p for p in model.manifest if p.kind != "state"}
+        for p in there:
+            if p.kind != "state" and before.get(p.path) != p:
+                changed = ", ".join(f"{n} = {v}" for n, v in generics.items())
+                raise BindError(
+                    f"`{p.path}` would be another parameter with {changed}: only generics that "
+                    "leave the parameters as they are can be bound anew"
+                )
+    else:
+        bound, there = known.bound, known.manifest
     made = Model(
         bound, there, device=model.device, numerics=model.numerics, trainable=model.trainable,
-        name=model.name,
+        name=model.name, backend=model.native.backend,
     )  # fmt: skip
+    if known is None:
+        model.rebound[key] = Rebound(bound, there, made.compiler)
+    else:
+        made.compiler = known.compiler
+    made.rebound = model.rebound
     made.present = model.present
     made.tensor_names = dict(model.tensor_names)
     made.unused_tensors = model.unused_tensors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -183,6 +183,14 @@ def plain(x: Tensor) -> Tensor:
     return torch.from_dlpack(x.contiguous() if 0 in x.stride() else x)
 
 
+class Rebound(NamedTuple):
+    """What a model with other generics has in common with every other one of the same."""
+
+    bound: Bound
+    manifest: list[Parameter]
+    compiler: Compiler
+
+
 class Model:
     """What `linnet.load` returns. Every entry is a method: `model.forward(tokens)`.
 
@@ -220,6 +228,7 @@ class Model:
         self.tensor_names: dict[str, str] = {}  # a parameter's path → its checkpoint name
         self.unused_tensors: tuple[str, ...] = ()
         self.present: frozenset[str] = frozenset()
+        self.rebound: dict[tuple[tuple[str, str], ...], Rebound] = {}
 
     def __repr__(self) -> str:
         return f"<linnet model {self.name}: {', '.join(self.entries)}>"
@@ -355,7 +364,9 @@ class Model:
 
     # --- More -------------------------------------------------------------------
 
-    def trace(self, entry: str, *inputs: Any, names: Sequence[str] | None = None, **kw: Any) -> Trace:
+    def trace(
+        self, entry: str, *inputs: Any, names: Sequence[str] | None = None, **kw: Any
+    ) -> Trace:
         """Run `entry` and return the values of named `let`s and of block results beside its
         result. `names` are `block.path.let`, a bare `let`, or the path of a block (its
         result); without it, every one. States are left as they were.
@@ -375,6 +386,3 @@ class Model:
         from linnet.torch.inspect import code
 
         return code(self, entry)
-
-
-
