@@ -33,9 +33,8 @@ from linnet.check.declare import (
 from linnet.check.infer import Inference, free_names
 from linnet.check.modules import PRELUDE_FUNCTIONS, RESERVED_FUNCTIONS, Import
 from linnet.check.report import did_you_mean
-from linnet.check.typing import (
-    ERROR,
-)
+from linnet.check.typing import ERROR, refuse_negative
+from linnet.check.unfit import refuse_unfit
 from linnet.diagnostics.diagnostic import Label
 from linnet.ir.program import Call, Generic, Step, Value
 from linnet.ir.types import (
@@ -258,6 +257,13 @@ def function_call(
         operands.append((parameter, operand, span))
     if failed:
         return cx.poison()
+    for parameter, operand, span in operands:
+        here = Label(parameter.node.span, f"`{parameter.name}` is declared `{parameter.type}`")
+        failed |= refuse_unfit(
+            cx, inference, parameter.type, operand, span, f"argument `{parameter.name}`", here
+        )
+    if failed:
+        return cx.poison()
     values = [(operand, span) for _, operand, span in operands]
     literals_bind(cx, inference, [p.type for p, _, _ in operands], values)
     if not complete(cx, node, decl, inference):
@@ -290,7 +296,9 @@ def function_call(
         return cx.poison()
     assert decl.result is not None
     result = Value(substitute(decl.result, inference.bindings))
-    if result.type is ERROR:
+    if result.type is ERROR or refuse_negative(
+        cx.scope, result.type, node.span, f"in the result of `{decl.name}` the dimension"
+    ):
         return cx.poison()
     generics = tuple(inference.bindings[g.name] for g in decl.generics)
     return cx.emit(Call([result], node.span, decl.id, generics, args, receiver))

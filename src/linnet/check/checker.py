@@ -15,10 +15,11 @@ from linnet.check.dimensions import Scope, clause_help, witness_text
 from linnet.check.modules import Import, Modules, ModuleScope
 from linnet.check.report import Reporter, TooManyErrors, did_you_mean
 from linnet.check.signatures import members_of, resolve_signature
+from linnet.check.typing import refuse_negative
 from linnet.diagnostics.diagnostic import Diagnostic, Label
-from linnet.dims import DimTooLarge, Fact
+from linnet.dims import DimTooLarge, Fact, Facts
 from linnet.ir.program import Block, Function, Member, Program
-from linnet.ir.types import BlockRef, Substitution, substitute_dim
+from linnet.ir.types import BlockRef, Substitution, Type, substitute, substitute_dim
 from linnet.package import Package
 from linnet.source import Span
 from linnet.syntax import tree
@@ -236,8 +237,27 @@ class Checker:
                 decl.span,
                 decl.node.doc,
             )
+            self._refuse_negative(decl, members)
             below = [m.type for m in members.values() if isinstance(m.type, BlockRef)]
             waiting += [self.blocks[ref.id] for ref in reversed(below)]
+
+    def _refuse_negative(self, decl: BlockDecl, members: dict[str, MemberDecl]) -> None:
+        """Parameters of the blocks named in `sub`s, with the generics given there."""
+        scope = None
+        for member in members.values():
+            if not isinstance(member.type, BlockRef) or not member.type.generics:
+                continue
+            scope = scope or Scope(
+                self, decl.module, {g.name: g for g in decl.generics}, decl.facts or Facts()
+            )
+            inner = self.blocks[member.type.id]
+            mapping = {g.name: a for g, a in zip(inner.generics, member.type.generics)}
+            for name, part in self.members(inner).items():
+                if isinstance(part.type, Type):
+                    type = substitute(part.type, mapping)
+                    what = f"in `{inner.name}.{name}` the dimension"
+                    if refuse_negative(scope, type, member.node.type.span, what):
+                        break
 
     def _drain(self) -> None:
         from linnet.check.body import check_body

@@ -15,6 +15,7 @@ from linnet.check.coerce import coerce
 from linnet.check.declare import AliasDecl, StructDecl
 from linnet.check.infer import Inference
 from linnet.check.typing import ERROR, value_type
+from linnet.check.unfit import refuse_unfit
 from linnet.diagnostics.diagnostic import Label
 from linnet.ir.program import MakeStruct, Value
 from linnet.ir.types import StructType, Type, substitute
@@ -40,6 +41,9 @@ def construct(cx: Body, node: tree.Call, decl: StructDecl) -> Operand:
             failed |= operand.type is ERROR
             inference.unify(type, operand.type)
         operands.append((operand, source.span))
+    for (field, type), (operand, span) in zip(decl.fields, operands, strict=True):
+        here = Label(decl.span, f"`{field}` is declared `{type}`")
+        failed |= refuse_unfit(cx, inference, type, operand, span, f"field `{field}`", here)
     if failed:
         return cx.poison()
     literals_bind(cx, inference, [type for _, type in decl.fields], operands)

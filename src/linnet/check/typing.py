@@ -205,13 +205,15 @@ def _named_type(scope: Scope, node: tree.NamedType) -> Type | BlockRef:
                 return BlockRef(found.id, arguments)
             case StructDecl():
                 fields = tuple((n, substitute(t, mapping)) for n, t in found.fields)
-                return StructType(found.id, arguments, fields)
+                struct = StructType(found.id, arguments, fields)
+                return ERROR if refuse_negative(scope, struct, node.span) else struct
         alias = found.type
         if alias is None:
             return ERROR
         if isinstance(alias, BlockRef):
             return BlockRef(alias.id, tuple(substitute_arg(a, mapping) for a in alias.generics))
-        return substitute(alias, mapping)
+        type = substitute(alias, mapping)
+        return ERROR if arguments and refuse_negative(scope, type, node.span) else type
     if isinstance(found, EnumDecl):
         scope.checker.signature(found)
         if node.generics is not None:
@@ -386,24 +388,38 @@ def shape_items(scope: Scope, items: list[tree.Expr]) -> Shape | None:
 def checked_dim(scope: Scope, node: tree.Expr) -> Dim | None:
     """A dimension that is not provably negative."""
     dim = dimension(scope, node)
-    if dim is None:
-        return None
-    value = dim.constant
-    if value is not None:
-        negative = value < 0
-    else:
-        # Intervals settle nearly every dimension before a proof is asked for.
-        low = dim.low
-        undecided = low is None or low < 0
-        negative = (
-            undecided and scope.divisors is None and scope.facts.holds("<", dim, Dim.const(0))
-        )
-    if negative:
-        proof = scope.facts.prove(Fact(">=", dim, Dim.const(0)))
-        scope.report.error(
-            "E2208",
-            node.span,
-            f"dimension `{dim}` is negative{witness_text(proof.witness)}",
-        )
+    if dim is None or (_negative(scope, dim) and _report_negative(scope, dim, node.span)):
         return None
     return dim
+
+
+def _negative(scope: Scope, dim: Dim) -> bool:
+    value = dim.constant
+    if value is not None:
+        return value < 0
+    # Intervals settle nearly every dimension before a proof is asked for.
+    low = dim.low
+    undecided = low is None or low < 0
+    return undecided and scope.divisors is None and scope.facts.holds("<", dim, Dim.const(0))
+
+
+def _report_negative(scope: Scope, dim: Dim, span: Span, what: str = "dimension") -> bool:
+    proof = scope.facts.prove(Fact(">=", dim, Dim.const(0)))
+    scope.report.error("E2208", span, f"{what} `{dim}` is negative{witness_text(proof.witness)}")
+    return True
+
+
+def refuse_negative(scope: Scope, type: Type, span: Span, what: str = "dimension") -> bool:
+    """Report the first dimension of a type that its generics' arguments made negative."""
+    match type:
+        case TensorType(shape=shape):
+            for dim in shape:
+                if isinstance(dim, Dim) and _negative(scope, dim):
+                    return _report_negative(scope, dim, span, what)
+        case OptionalType(inner=inner):
+            return refuse_negative(scope, inner, span, what)
+        case TupleType(items=items):
+            return any(refuse_negative(scope, item, span, what) for item in items)
+        case StructType(fields=fields):
+            return any(refuse_negative(scope, field, span, what) for _, field in fields)
+    return False
