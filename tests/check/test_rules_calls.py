@@ -64,7 +64,7 @@ fn k<*S: Shape, N: Dim, M: Dim>(x: Tensor[N, *S, M; f32]) -> Tensor[N, M; f32] {
     return fill<f32>([N, M], 0)
 }
 fn f(x: Tensor[2; f32]) -> i64 {
-    let a = k(x)  // error: E2110
+    let a = k(x)  // error: E2202 says: expected `[N, *S, M]`
     return 1
 }
 -- one generic, two extents
@@ -83,6 +83,14 @@ fn g<N: Dim>(x: Tensor[2 * N; f32], y: Tensor[N; f32]) -> f32 { return 0.0 }
 fn f<M: Dim>(x: Tensor[M + M; f32], y: Tensor[M; f32], z: Tensor[M + 1; f32]) -> f32 {
     let a = g(x, y)
     return a + g(x, z)  // error: E2202
+}
+-- an argument of another build
+fn g<N: Dim>(x: Tensor[N; f32]) -> f32 { return 0.0 }
+fn f(x: Tensor[3, 4; f32], y: (f32, f32), z: Tensor[3; f32]?) -> f32 {
+    let a = g(x)  // error: E2202 says: 2 axes where 1 axis
+    let b = g(y)  // error: E2101 says: Tensor[N; f32]
+    let c = g(z)  // error: E2101
+    return a
 }
 -- nothing determines a generic
 fn g<N: Dim>(x: Tensor[2 * N; f32]) -> f32 { return 0.0 }

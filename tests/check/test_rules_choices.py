@@ -40,7 +40,7 @@ fn f<N: Dim>(x: Tensor[N; f32]?) -> Tensor[N; f32] {
     return match x { some(v) => v  none => fill<f32>([N], 0) }
 }
 -- an optional of another shape
-fn f<N: Dim>(x: Tensor[N; f32]?) -> Tensor[N + 1; f32]? { return x }  // error: E2101
+fn f<N: Dim>(x: Tensor[N; f32]?) -> Tensor[N + 1; f32]? { return x }  // error: E2202
 -- an optional of an optional
 fn f(x: f32?) -> f32?? { return some(x) }
 fn g(x: f32??) -> f32 {
@@ -49,7 +49,7 @@ fn g(x: f32??) -> f32 {
 -- some takes its hint
 fn f() -> f16? { return some(1) }
 -- some of a wrong value
-fn f(x: i32) -> f32? { return some(x) }  // error: E2101
+fn f(x: i32) -> f32? { return some(x) }  // error: E2103
 -- if chains
 fn f(x: f32) -> f32 { return if x > 1 { 1 } else if x > 0 { x } else { -1 } }
 -- if over a tensor

@@ -239,6 +239,11 @@ def mismatch(
                     part = Value(have)
                     mismatch(cx, want, part, span, f"item {index} of {what}", related, code)
                     return
+    if isinstance(expected, OptionalType) and isinstance(actual, OptionalType):
+        mismatch(
+            cx, expected.inner, Value(actual.inner), span, f"the value in {what}", related, code
+        )
+        return
     help = None
     if isinstance(expected, OptionalType) and same_type(cx.facts, expected.inner, actual):
         help = "wrap it: `some(…)`"
