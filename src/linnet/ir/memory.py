@@ -181,14 +181,14 @@ def free_sizes(program: Program, root: str) -> frozenset[str]:
     fixed: set[str] = set()
     held: set[str] = set()
     for stored in storage(program, root):
-        names = {n for d in stored.shape for n in d.names()}
-        (held if stored.kind == "state" else fixed).update(names)
+        of_shape = {n for d in stored.shape for n in d.names()}
+        (held if stored.kind == "state" else fixed).update(of_shape)
         fixed.update(stored.copies.names())
     for fact in program.blocks[root].where:  # what a clause ties to other sizes is not free
         names = fact.left.names() | fact.right.names()
         if len(names) > 1:
             fixed.update(names)
-    return frozenset(held - fixed)
+    return frozenset(held.difference(fixed))
 
 
 @dataclass(frozen=True, slots=True)
