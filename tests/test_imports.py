@@ -27,7 +27,8 @@ ROOMS: dict[str, set[str]] = {
     "weights": {"source", "errors", "ir"},
     "text": {"source", "errors", "weights"},
     "nest": {"source", "errors", "diagnostics", "package", "ir", "weights", "text"},
-    "torch": {"source", "errors", "dims", "package", "ir", "check", "weights", "nest"},
+    "native": {"errors", "dims", "ir"},
+    "torch": {"source", "errors", "dims", "package", "ir", "check", "weights", "nest", "native"},
     "serve": {"source", "errors", "ir", "weights", "text", "nest", "torch"},
 }
 # The edges may import any room, and no room imports them.
