@@ -21,6 +21,7 @@ _VIEWS = {
     "parameters": "every parameter, buffer and state with shape and dtype, and totals (default)",
     "tree": "the syntax tree",
     "ir": "the checked program",
+    "diagram": "an entry as a picture, in SVG (redirect it into a file)",
     "code": "the torch code that is generated",
     "kernels": "the kernel chosen for each call, and why",
 }
@@ -32,7 +33,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     for view, help in _VIEWS.items():
         views.add_argument(f"--{view}", dest="view", action="store_const", const=view, help=help)
     parser.set_defaults(view="parameters")
-    parser.add_argument("--entry", metavar="E", help="only this entry (--ir, --code, --kernels)")
+    parser.add_argument(
+        "--entry", metavar="E", help="only this entry (--ir, --diagram, --code, --kernels)"
+    )
     parser.add_argument(
         "--numerics",
         choices=("exact", "equivalent", "fast"),
@@ -53,6 +56,8 @@ def run(args: argparse.Namespace) -> int:
             return show_trees(target.package)
         case "ir":
             show_ir(target, args.entry, args.numerics)
+        case "diagram":
+            show_diagram(target, args.entry)
         case _:
             show_torch(target, args.view, args.entry, args.numerics)
     return 0
@@ -92,6 +97,25 @@ def show_ir(target: Target, entry: str | None, numerics: str) -> None:
         print(program_text(target.program()))
     else:
         print(bound_text(bind(target, entry, numerics), entry))
+
+
+def show_diagram(target: Target, entry: str | None) -> None:
+    """The entry named, else the card's, else the only one, with the sizes that are bound."""
+    from linnet.ir.manifest import root_block
+    from linnet.nest.diagram import diagram_of
+
+    program = target.program()
+    root = root_block(program, target.root)
+    if entry is None:
+        entry = target.card.entry if target.card else None
+    entries = program.entries(root)
+    if entry is None and len(entries) == 1:
+        entry = next(iter(entries))
+    if entry not in entries:
+        have = ", ".join(f"`{name}`" for name in entries) or "none"
+        what = f"there is no entry `{entry}`" if entry else "--entry must say which entry"
+        raise BindError(f"{what}; the entries are {have}")
+    print(diagram_of(program, entries[entry].id, target.generics).text(), end="")
 
 
 def show_torch(target: Target, view: str, entry: str | None, numerics: str) -> None:

@@ -265,7 +265,8 @@ class _Drawer:
             if op.receiver:
                 label = ".".join(map(self.step_text, op.receiver))
         kind = "block" if op.receiver else callee.kind
-        note = callee.id.rpartition("::")[2] if op.receiver else callee.id.rpartition("::")[0]
+        module, _, name = callee.id.rpartition("::")
+        note = name if callee.block is not None else module
         row = Row(kind, label, note, op.span, [], target=op.callee, bindings=bindings)
         self.reads(row, op.args)
         return row
@@ -278,9 +279,7 @@ class _Drawer:
     def block_of(self, receiver: tuple[Step, ...]) -> tuple[GenericArg, ...]:
         """The generic arguments of the block at the end of a receiver's steps."""
         block = self.program.blocks[self.function.block or ""]
-        arguments: tuple[GenericArg, ...] = tuple(
-            _itself(g.name, g.kind) for g in block.generics
-        )
+        arguments: tuple[GenericArg, ...] = tuple(_itself(g.name, g.kind) for g in block.generics)
         for step in receiver:
             member = block.members[step.name]
             assert isinstance(member.type, BlockRef)
@@ -311,7 +310,9 @@ class _Drawer:
             for step in below.receiver or ()
             if step.index is counter
         ]
-        label = ", ".join(dict.fromkeys(arrays)) or f"{counter.name or 'i'} in {op.start} .. {op.stop}"
+        label = (
+            ", ".join(dict.fromkeys(arrays)) or f"{counter.name or 'i'} in {op.start} .. {op.stop}"
+        )
         row = Row("loop", label, "each in turn", op.span, [], repeat=length)
         row.inside = [("each in turn", inner)]
         self.reads(row, [*op.init, *captured])

@@ -23,10 +23,11 @@ from linnet.ir.types import (
     substitute_arg,
     substitute_dim,
 )
-from linnet.nest.diagram.graph import Port, Row, Sheet
+from linnet.nest.diagram.graph import Port, Row, Sheet, all_rows, draw
 from linnet.source import Span
 
 BOX = 292  # the width of a row with nothing opened
+MARGIN = 6  # around the whole
 PAD = 12  # between a box and what is opened in it
 LINE = 17  # a line of text between rows
 RAIL = 11  # between rails
@@ -88,6 +89,7 @@ class Diagram:
             name: Dim.const(value) if isinstance(value, int) else value
             for name, value in sizes.items()
         }
+        self._has_blocks: dict[str, bool] = {}
         depth = 0
         while depth < 12 and self.count(sheets[entry], depth + 1) <= open_rows:
             if self.count(sheets[entry], depth + 1) == self.count(sheets[entry], depth):
@@ -97,12 +99,22 @@ class Diagram:
         self.top = self.place(sheets[entry], self.sizes, depth)
 
     def opens(self, row: Row, depth: int) -> bool:
-        """Whether a row is open at first: blocks and helpers of the package, not the library."""
+        """Whether a row is open at first: one of the package with blocks in it."""
         if depth <= 0:
             return False
-        if row.kind == "loop":
-            return True
-        return row.target is not None and not row.target.startswith("std.")
+        if row.target is None:
+            return row.kind == "loop"
+        return not row.target.startswith("std.") and self.has_blocks(row.target)
+
+    def has_blocks(self, id: str) -> bool:
+        if id not in self._has_blocks:
+            self._has_blocks[id] = False
+            rows = list(all_rows(self.sheets[id]))
+            self._has_blocks[id] = any(
+                row.kind == "block" or (row.target is not None and self.has_blocks(row.target))
+                for row in rows
+            )
+        return self._has_blocks[id]
 
     def count(self, sheet: Sheet, depth: int) -> int:
         total = len(sheet.rows)
@@ -137,16 +149,23 @@ class Diagram:
         """The SVG. `link` gives the address of a place in the source."""
         widen(self.top, self.top.width)
         painter = _Painter(link)
-        painter.sheet(self.top, 1, 1, self.top.width)
-        width, height = self.top.width + 2, self.top.height + 2
+        painter.sheet(self.top, MARGIN, MARGIN, self.top.width)
+        width, height = self.top.width + 2 * MARGIN, self.top.height + 2 * MARGIN
         name = self.entry.rpartition(".")[2]
-        described = f"Diagram of {name}: {', '.join(r.row.label or r.row.note for r in self.top.rows)}"
-        style = f"<style>{STYLE}</style>" if standalone else ""
+        described = (
+            f"Diagram of {name}: {', '.join(r.row.label or r.row.note for r in self.top.rows)}"
+        )
+        style = f"<style>{STYLE}{SHAPES}</style>" if standalone else ""
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="diagram" role="img" '
             f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">'
             f"<title>{escape(described)}</title>{style}{''.join(painter.parts)}</svg>\n"
         )
+
+
+def diagram_of(program: Program, entry: str, sizes: Mapping[str, int | str]) -> Diagram:
+    """The diagram of one function, by its id."""
+    return Diagram(program, draw(program, entry), entry, sizes)
 
 
 def port_text(port: Port, sizes: Substitution) -> str:
@@ -203,11 +222,8 @@ def route(leaf: Leaf) -> None:
             ends[key] = max(ends.get(key, 0), wire.target)
     free: list[int] = []  # by lane: from which row on it is free
     for (source, port), end in sorted(ends.items()):
-        for lane, until in enumerate(free):
-            if until <= source:
-                break
-        else:
-            lane = len(free)
+        lane = next((i for i, until in enumerate(free) if until <= source), len(free))
+        if lane == len(free):
             free.append(0)
         free[lane] = end
         leaf.rails[source, port] = lane
@@ -238,7 +254,7 @@ class _Painter:
             start, down = bottoms[wire.source], x + 16 + 9 * min(wire.port, 8)
             text = escape(outs[wire.source][wire.port])
             if wire.target == wire.source + 1:
-                path = f"M{down:g} {start:g}V{tops[wire.target] - 2:g}"
+                path = f"M{down:g} {start:g}V{tops[wire.target] - 1:g}m-3.5 -5 3.5 5 3.5 -5"
             else:
                 rail = x + room + 8 + RAIL * leaf.rails[at]
                 turn = start + LINE * (wire.port + 1) + 1
@@ -249,7 +265,7 @@ class _Painter:
                     into = tops[end] + 9
                 path = (
                     f"M{down:g} {start:g}V{turn - 4:g}q0 4 4 4H{rail - 5:g}q5 0 5 5"
-                    f"V{into - 5:g}q0 5 -5 5H{x + room + 3:g}"
+                    f"V{into - 5:g}q0 5 -5 5H{x + room + 1:g}m5 -3.5 -5 3.5 5 3.5"
                 )
             self.add(f'<path class="wire" d="{path}"><title>{text}</title></path>')
         for source, texts in outs.items():
@@ -293,11 +309,14 @@ class _Painter:
         label = row.label
         if label:
             shown = clip(label, int(room / 7.4))
-            self.linked(row, f'<text class="label" x="{x + 12:g}" y="{y + 18:g}">{escape(shown)}</text>')
+            self.linked(
+                row, f'<text class="label" x="{x + 12:g}" y="{y + 18:g}">{escape(shown)}</text>'
+            )
         elif row.kind not in ("plain", "state"):
             self.add(f'<text class="label" x="{x + 12:g}" y="{y + 18:g}">{row.kind}</text>')
         base = y + (34 if label or row.kind not in ("plain", "state") else 18)
-        note = f'<text class="note" x="{x + 12:g}" y="{base:g}">{escape(clip(row.note, int((width - 24) / CHARACTER)))}</text>'
+        shown = escape(clip(row.note, int((width - 24) / CHARACTER)))
+        note = f'<text class="note" x="{x + 12:g}" y="{base:g}">{shown}</text>'
         if label:
             self.add(f"<g><title>{escape(row.note)}</title>{note}</g>")
         else:
@@ -311,7 +330,9 @@ class _Painter:
         top = y + head_height(placed)
         for name, inner in placed.inner:
             if name:
-                self.add(f'<text class="note" x="{x + PAD:g}" y="{top + 10:g}">{escape(name)}</text>')
+                self.add(
+                    f'<text class="note" x="{x + PAD:g}" y="{top + 10:g}">{escape(name)}</text>'
+                )
                 top += LINE
             self.sheet(inner, x + PAD, top, width - 2 * PAD)
             top += inner.height + PAD
@@ -330,25 +351,29 @@ def clip(text: str, length: int) -> str:
     return text if len(text) <= length else text[: max(length - 1, 1)] + "…"
 
 
+# The page has rules of the same names in its style sheet, with its own colours.
 STYLE = """
 .diagram{--ground:#fff;--box:#fff;--line:#d5d9e2;--ink:#1b2130;--soft:#667085;--wire:#8b95a8;
---block:#3867d6;--op:#8854d0;--fn:#667085;--grid:#0f8b8d;--state:#c77700;--loop:#3867d6;--param:#3867d6;
+--block:#3867d6;--op:#8854d0;--grid:#0f8b8d;--state:#c77700;
 background:var(--ground);font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
-@media (prefers-color-scheme:dark){.diagram{--ground:#11151c;--box:#181d27;--line:#333c4d;--ink:#e6e9f0;
---soft:#98a2b3;--wire:#66738a;--block:#7aa2ff;--op:#c49bff;--fn:#98a2b3;--grid:#4fd1c5;--state:#f0b35a;
---loop:#7aa2ff;--param:#7aa2ff}}
-.diagram .box{fill:var(--box);stroke:var(--line)}.diagram .stack{fill:var(--box);stroke:var(--line)}
+@media (prefers-color-scheme:dark){.diagram{--ground:#11151c;--box:#181d27;--line:#333c4d;
+--ink:#e6e9f0;--soft:#98a2b3;--wire:#66738a;--block:#7aa2ff;--op:#c49bff;--grid:#4fd1c5;
+--state:#f0b35a}}
+"""
+SHAPES = """
+.diagram .box,.diagram .stack{fill:var(--box);stroke:var(--line)}
 .diagram text{fill:var(--ink);font-size:11px}.diagram .label{font-weight:600;font-size:12.5px}
 .diagram .note,.diagram .member{fill:var(--soft);font-size:10.5px}
 .diagram .value{fill:var(--ink);font-size:10.5px}.diagram .value .name{fill:var(--soft)}
 .diagram .repeat{font-weight:700;font-size:12.5px;text-anchor:end;fill:var(--block)}
-.diagram .wire{fill:none;stroke:var(--wire);stroke-width:1.4;marker-end:none}
+.diagram .wire{fill:none;stroke:var(--wire);stroke-width:1.4}
 .diagram .wire:hover{stroke:var(--block);stroke-width:3}
-.diagram .mark{fill:none;stroke:var(--fn);stroke-width:3;stroke-linecap:round}
-.diagram .block>.mark{stroke:var(--block)}.diagram .op>.mark{stroke:var(--op)}
-.diagram .grid>.mark{stroke:var(--grid)}.diagram .state>.mark{stroke:var(--state)}
-.diagram .loop>.mark{stroke:var(--loop)}.diagram .plain>.mark{stroke:var(--line)}
-.diagram circle.param,.diagram circle.buffer{fill:var(--block)}.diagram circle.state{fill:var(--state)}
+.diagram .mark{fill:none;stroke:var(--soft);stroke-width:3;stroke-linecap:round}
+.diagram .block>.mark,.diagram .loop>.mark{stroke:var(--block)}
+.diagram .op>.mark{stroke:var(--op)}.diagram .grid>.mark{stroke:var(--grid)}
+.diagram .state>.mark{stroke:var(--state)}.diagram .plain>.mark{stroke:var(--line)}
+.diagram circle.param,.diagram circle.buffer{fill:var(--block)}
+.diagram circle.state{fill:var(--state)}
 .diagram .end{fill:none;stroke:var(--line);stroke-dasharray:3 3}
 .diagram .endtext{fill:var(--soft);font-size:10.5px;text-anchor:middle}
 .diagram a:hover text{text-decoration:underline}
