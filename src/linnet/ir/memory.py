@@ -60,6 +60,8 @@ PACKED_OPERANDS = {
     ("std.nn.moe::combine_experts", 1): "experts",
 }
 
+ONE = Dim.const(1)
+
 
 @dataclass(frozen=True, slots=True)
 class Stored:
@@ -68,7 +70,8 @@ class Stored:
     `path` has `*` for every position of an array. `shape` is one tensor's, `copies` how many
     there are, both over the root's generics; `dtype` is a dtype or the name of a generic of the
     root. `packs` says by which kind of operation alone it is read, where that takes weights
-    of fewer bits: "linear", "embedding" or "experts".
+    of fewer bits: "linear", "embedding" or "experts". Of experts a token reads `active` in
+    `of`; of everything else all.
     """
 
     path: str
@@ -78,6 +81,8 @@ class Stored:
     copies: Dim
     packs: str | None
     optional: bool = False
+    active: Dim = ONE
+    of: Dim = ONE
 
     @property
     def elements(self) -> Dim:
@@ -110,16 +115,23 @@ def storage(program: Program, root: str) -> list[Stored]:
             if isinstance(type, OptionalType):
                 type = type.inner
             shape = tuple(d for d in shape_of(type) if isinstance(d, Dim))
-            kept = packs[block.id].get(member.name)
-            found.append(Stored(path, member.kind, shape, dtype_of(type), copies, kept, optional))
+            kept, chosen = packs[block.id].get(member.name, (None, ONE))
+            active, of = ONE, ONE
+            if kept == "experts":
+                active, of = substitute_dim(chosen, bindings), shape[0]
+            dtype = dtype_of(type)
+            found.append(
+                Stored(path, member.kind, shape, dtype, copies, kept, optional, active, of)
+            )
 
     walk(block, own, "", Dim.const(1), False)
     return found
 
 
-def _packed(program: Program, block: Block) -> dict[str, str]:
-    """The params of a block that only operations for packed weights read."""
-    kinds: dict[str, str] = {}
+def _packed(program: Program, block: Block) -> dict[str, tuple[str, Dim]]:
+    """The params of a block that only operations for packed weights read; for experts with how
+    many of them are chosen for a token, by the shape `[R, K]` of the choice."""
+    kinds: dict[str, tuple[str, Dim]] = {}
     refused: set[str] = set()
     for method in block.methods.values():
         reads: dict[Value, str] = {}
@@ -131,11 +143,15 @@ def _packed(program: Program, block: Block) -> dict[str, str]:
                 if (name := reads.get(value)) is None:
                     continue
                 key = (op.callee, position) if isinstance(op, Call) else ("", 0)
-                if key in PACKED_OPERANDS:
-                    kinds[name] = PACKED_OPERANDS[key]
+                if key in PACKED_OPERANDS and isinstance(op, Call):
+                    kind, chosen = PACKED_OPERANDS[key], ONE
+                    if kind == "experts":
+                        last = shape_of(op.args[2].type)[-1]
+                        chosen = last if isinstance(last, Dim) else ONE
+                    kinds[name] = (kind, chosen)
                 else:
                     refused.add(name)
-    return {name: kind for name, kind in kinds.items() if name not in refused}
+    return {name: found for name, found in kinds.items() if name not in refused}
 
 
 def _all_ops(region: Region) -> list[Op]:
