@@ -31,6 +31,11 @@ class AnswerParser:
         """How many calls there were."""
         return self._tools.calls if self._tools is not None else 0
 
+    @property
+    def thinking(self) -> bool:
+        """Whether what was read so far ends within a thought."""
+        return self._thoughts is not None and self._thoughts.thinking
+
     def feed(self, text: str) -> list[Piece]:
         """The pieces that a text decides."""
         if self._thoughts is None:

@@ -53,6 +53,11 @@ class Thoughts:
         self._breaks = ""  # line breaks that stand for nothing if the thought ends here
         self._searched = 0
 
+    @property
+    def thinking(self) -> bool:
+        """Whether what was read so far ends within a thought."""
+        return self._state in ("opened", "begun", "thought", "call")
+
     def feed(self, text: str) -> list[Thought | Said]:
         self._buffer += text
         parts: list[Thought | Said] = []

@@ -1,0 +1,165 @@
+"""One HTTP exchange: the body read within its limit, the answer sent while somebody listens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from linnet.serve.http.errors import ApiError, api_error, bad
+
+T = TypeVar("T")
+# A stream that says nothing for so long sends a comment, so that no proxy thinks it dead.
+_QUIET = 15.0
+
+
+async def read_json(request: Request, most: int) -> Any:
+    """The body as JSON. Raises ApiError 413, 415 or 400."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    # Other types can be sent across origins by any web page, without asking.
+    if kind != "application/json":
+        raise ApiError(
+            415, f"the content type is {kind or 'missing'!r}; expected application/json"
+        )  # fmt: skip
+    data = await read_body(request, most)
+    try:
+        text = data.decode("utf-8")
+        value = json.loads(text, parse_constant=_refuse)
+        if "\\u" in text:  # half of a surrogate pair is no character
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        return value
+    except UnicodeError:
+        raise bad("the body is not UTF-8") from None
+    except (ValueError, RecursionError) as e:
+        raise bad(f"the body is not JSON: {e}") from None
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    stated = request.headers.get("content-length", "")
+    size = 0
+    parts: list[bytes] = []
+    if not (stated.isdecimal() and int(stated) > most):
+        async for part in request.stream():
+            size += len(part)
+            parts.append(part)
+            if size > most:
+                break
+        else:
+            return b"".join(parts)
+    raise ApiError(413, f"the body is larger than {most} bytes", code="body_too_large")
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+async def while_listening(request: Request, work: Awaitable[T]) -> T:
+    """The result of some work, which is cancelled when the client goes away.
+
+    The body has been read. Raises ClientDisconnect."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_gone(request.receive))
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        for one in (task, gone):
+            one.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    return JSONResponse(value, status)
+
+
+class EventStream(Response):
+    """Server-sent events, one for each text that `events` gives. `events` is closed as soon as
+    the client goes away, and `on_end` called in any case. An error on the way is sent as an event
+    and ends the stream."""
+
+    def __init__(
+        self,
+        events: AsyncIterator[str],
+        on_error: Callable[[ApiError], str] | None = None,
+        on_end: Callable[[], None] = lambda: None,
+    ):
+        super().__init__(media_type="text/event-stream")
+        del self.headers["content-length"]
+        self.headers["cache-control"] = "no-store"
+        self.headers["x-accel-buffering"] = "no"
+        self._events = events
+        self._on_error = on_error or (lambda error: data(error.body))
+        self._on_end = on_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        work = asyncio.ensure_future(self._send(send))
+        gone = asyncio.ensure_future(_gone(receive))
+        try:
+            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+            if work.done() and not work.cancelled():
+                work.result()
+        finally:
+            for one in (work, gone):
+                one.cancel()
+            await asyncio.gather(work, gone, return_exceptions=True)
+            close = getattr(self._events, "aclose", None)
+            if close is not None:
+                await close()
+            self._on_end()
+
+    async def _send(self, send: Send) -> None:
+        await send(
+            {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        )
+
+        async def write(text: str, more: bool = True) -> None:
+            body = text.encode("utf-8")
+            await send({"type": "http.response.body", "body": body, "more_body": more})
+
+        error: BaseException | None = None
+        upcoming: asyncio.Future[str] | None = None
+        try:
+            while True:
+                upcoming = upcoming or asyncio.ensure_future(anext(self._events))
+                done, _ = await asyncio.wait((upcoming,), timeout=_QUIET)
+                if not done:
+                    await write(": still here\n\n")
+                    continue
+                event, upcoming = upcoming, None
+                try:
+                    await write(event.result())
+                except StopAsyncIteration:
+                    break
+        except OSError as e:
+            error = e  # nobody listens
+        except Exception as e:
+            error = e
+            await write(self._on_error(api_error(e)))
+        finally:
+            if upcoming is not None:
+                upcoming.cancel()
+                await asyncio.gather(upcoming, return_exceptions=True)
+        if not isinstance(error, OSError):
+            await write("", more=False)
+
+
+def data(value: Any, event: str | None = None) -> str:
+    """One server-sent event with a JSON value (or a text as it stands)."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    head = f"event: {event}\n" if event else ""
+    return f"{head}data: {text}\n\n"
+
+
+DONE = data("[DONE]")

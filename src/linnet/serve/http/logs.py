@@ -1,0 +1,59 @@
+"""The log: one JSON object a line, without prompts or answers."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+import traceback
+from typing import Any, TextIO
+
+from linnet.errors import Error
+from linnet.serve.http.errors import ApiError
+
+
+class Log:
+    """Writes to a stream, or nowhere. Lines are written whole, from any thread."""
+
+    def __init__(self, stream: TextIO | None = sys.stderr, plain: bool = False):
+        self._stream, self._plain = stream, plain
+        self._lock = threading.Lock()
+
+    def event(self, event: str, **values: Any) -> None:
+        """One line: `time`, `event` and the values that are not None."""
+        if self._stream is None:
+            return
+        now = time.time()
+        stamp = (
+            time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
+        )
+        values = {k: v for k, v in values.items() if v is not None}
+        if self._plain:
+            said = " ".join(f"{k}={v}" for k, v in values.items() if k != "text")
+            line = f"{stamp[11:19]} {event} {values.get('text', '')}{said}".rstrip()
+        else:
+            line = json.dumps({"time": stamp, "event": event, **values})
+        try:
+            with self._lock:
+                self._stream.write(line + "\n")
+                self._stream.flush()
+        except (OSError, ValueError):
+            pass  # nobody reads it
+
+    def request(self, scope: Any, name: str, status: int, seconds: float, gone: bool) -> None:
+        """A request that was answered. Messages of errors may quote a prompt: not logged."""
+        error = scope.get("state", {}).get("error")
+        shown: dict[str, Any] = {}
+        if isinstance(error, ApiError):
+            shown = {"code": error.code, "param": error.param}
+        elif error is not None:
+            shown = {"fault": type(error).__name__}
+            if not isinstance(error, Error):
+                frames = traceback.extract_tb(error.__traceback__)
+                shown["where"] = [f"{f.filename}:{f.lineno}" for f in frames[-4:]]
+        client = scope.get("client") or ("", 0)
+        self.event(
+            "request", id=name, client=client[0], method=scope["method"], path=scope["path"],
+            status=status, seconds=round(seconds, 4), gone=gone or None, **shown,
+        )  # fmt: skip

@@ -1,0 +1,166 @@
+"""What the endpoints share: the model, its names, the limits, and the phase of the process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+
+from linnet.errors import Error
+from linnet.serve.http.errors import ApiError, api_error, bad
+from linnet.serve.http.fields import shown
+from linnet.serve.http.metrics import Metrics
+
+if TYPE_CHECKING:
+    from linnet.serve.handle import Handle, Listener
+    from linnet.serve.request import Request
+    from linnet.text.open import TextModel
+
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class Decoder(Protocol):
+    """What the API needs of an Engine."""
+
+    @property
+    def text(self) -> TextModel | None: ...
+    @property
+    def vocabulary(self) -> int: ...
+    @property
+    def context(self) -> int: ...
+    @property
+    def health(self) -> str: ...
+    def submit(self, request: Request, listener: Listener | None = None) -> Handle: ...
+    def stats(self) -> Any: ...
+    def drain(self, timeout: float | None = None) -> bool: ...
+    def close(self) -> None: ...
+
+
+class Embedder(Protocol):
+    """An encoder model: texts to vectors. Called in a thread, one call at a time."""
+
+    text: TextModel
+    context: int  # tokens of the longest input
+
+    def embed(self, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
+        """One vector an input, of token ids; in the order given."""
+        ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`body`: bytes of a request; `timeout`: seconds of one, from its arrival to its end;
+    `prompts`: how many prompts or inputs one request may hold."""
+
+    body: int = 8 << 20
+    timeout: float | None = 600.0
+    prompts: int = 256
+
+
+@dataclass
+class Service:
+    """One served model. `engine` or `embedder` is set when it has loaded; `phase` is `loading`,
+    `ready`, `draining` or `failed`."""
+
+    names: Sequence[str]
+    limits: Limits = field(default_factory=Limits)
+    metrics: Metrics = field(default_factory=Metrics)
+    engine: Decoder | None = None
+    embedder: Embedder | None = None
+    phase: str = "loading"
+    loading: str = ""  # what is being done, for /health
+    created: int = field(default_factory=lambda: int(time.time()))
+    encoding: threading.Lock = field(default_factory=threading.Lock)  # one batch at a time
+    # Rendering a template and cutting a long text into tokens take a while: not in the loop.
+    threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="linnet-http")
+    )
+
+    @property
+    def name(self) -> str:
+        return self.names[0]
+
+    @property
+    def health(self) -> str:
+        """`ok`, or why requests cannot be served."""
+        if self.phase == "ready" and self.engine is not None:
+            return self.engine.health
+        return "ok" if self.phase == "ready" else self.phase
+
+    def start(self, model: Decoder | Embedder) -> None:
+        """The model has loaded. A process that drains already stays so."""
+        if isinstance(model, Decoder):
+            self.engine = model
+            self.metrics.watch(model.stats)
+        else:
+            self.embedder = model
+        if self.phase == "loading":
+            self.phase = "ready"
+
+    def decoder(self) -> tuple[Decoder, TextModel]:
+        """The engine, and its text side. Raises ApiError while there is none."""
+        self._ready()
+        if self.engine is None:
+            raise bad(f"the model {self.name!r} is an encoder; it has /v1/embeddings only", "model")
+        if self.engine.text is None:
+            raise ApiError(500, "the model has no tokenizer")
+        return self.engine, self.engine.text
+
+    def encoder(self) -> Embedder:
+        self._ready()
+        if self.embedder is None:
+            raise bad(f"the model {self.name!r} is a decoder; it has no embeddings", "model")
+        return self.embedder
+
+    def tokenizer_side(self) -> tuple[TextModel, int]:
+        """Text and context of either kind of model."""
+        self._ready()
+        if self.embedder is not None:
+            return self.embedder.text, self.embedder.context
+        engine, text = self.decoder()
+        return text, engine.context
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """The result of work that takes a while. Raises ApiError for what it raises."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self.threads, work)
+        except Error as e:
+            raise api_error(e) from e
+
+    def _ready(self) -> None:
+        if self.phase == "loading":
+            raise ApiError(
+                503, "the model is loading", code="loading", headers={"Retry-After": "5"}
+            )  # fmt: skip
+        if self.phase != "ready":
+            raise ApiError(
+                503, f"the server is {self.phase}", code=self.phase, headers={"Retry-After": "5"}
+            )  # fmt: skip
+
+    def check_model(self, model: object, required: bool = True) -> None:
+        """Raises ApiError unless the model asked for is the one served."""
+        if model is None and not required:
+            return
+        if model is None:
+            raise bad("model is missing; expected a string", "model", "missing_required_parameter")
+        if not isinstance(model, str):
+            raise bad(f"model is {shown(model)}; expected a string", "model")
+        if model not in self.names:
+            known = ", ".join(repr(name) for name in self.names)
+            raise ApiError(
+                404, f"the model {shown(model)} is not served here; there is {known}",
+                param="model", code="model_not_found",
+            )  # fmt: skip
+
+
+def identity(prefix: str) -> str:
+    """A fresh id, such as `chatcmpl-…`."""
+    return f"{prefix}{uuid.uuid4().hex}"
