@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
 from linnet.check import expressions, prelude, structs
 from linnet.check.arguments import (
     complete,
@@ -268,25 +271,12 @@ def function_call(
     literals_bind(cx, inference, [p.type for p, _, _ in operands], values)
     if not complete(cx, node, decl, inference):
         return cx.poison()
-    related = [Label(declared, "of the block named here")] if declared is not None else []
     args: list[Value] = []
     for (parameter, _, _), (operand, span) in zip(operands, values, strict=True):
         want = substitute(parameter.type, inference.bindings)
-        bound = _bound_note(parameter.type, want, inference)
-        labels = [
-            Label(
-                parameter.node.span,
-                f"`{parameter.name}` is declared `{parameter.type}`" + bound,
-            ),
-            *related,
-            *(
-                Label(
-                    binders[name], f"`{name}` is bound to `{_argument_text(inference, name)}` here"
-                )
-                for name in sorted(free_names(parameter.type))
-                if name in binders and binders[name] is not span
-            ),
-        ]
+        labels: Iterable[Label] = _labels(parameter, want, span, inference, binders)
+        if declared is not None:
+            labels = chain(labels, [Label(declared, "of the block named here")])
         value = coerce(cx, operand, want, span, f"argument `{parameter.name}`", labels)
         failed |= value.type is ERROR
         args.append(value)
@@ -302,6 +292,18 @@ def function_call(
         return cx.poison()
     generics = tuple(inference.bindings[g.name] for g in decl.generics)
     return cx.emit(Call([result], node.span, decl.id, generics, args, receiver))
+
+
+def _labels(
+    parameter: ParamDecl, want: Type, span: Span, inference: Inference, binders: dict[str, Span]
+) -> Iterator[Label]:
+    """What a parameter's type rests on; worked out only where an argument differs from it."""
+    bound = _bound_note(parameter.type, want, inference)
+    yield Label(parameter.node.span, f"`{parameter.name}` is declared `{parameter.type}`{bound}")
+    for name in sorted(free_names(parameter.type)):
+        if name in binders and binders[name] is not span:
+            text = _argument_text(inference, name)
+            yield Label(binders[name], f"`{name}` is bound to `{text}` here")
 
 
 def _argument_text(inference: Inference, name: str) -> str:

@@ -203,6 +203,7 @@ def mismatch(
 ) -> None:
     """Report that a value's type is not the expected one."""
     actual = value.type
+    related = [*related]
     labels = [*related]
     origin = cx.origin.get(value.id)
     if origin is not None and (origin.start, origin.end) != (span.start, span.end):

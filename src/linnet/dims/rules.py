@@ -20,6 +20,7 @@ from linnet.dims.dim import (
 )
 
 MAX_PASSES = 12
+MAX_BOUND_TERMS = 24
 MAX_NESTING = 16
 MAX_MEMO = 5000
 # Rewrites and sign tests for one question, and for the assumptions themselves; a program's own
@@ -124,6 +125,8 @@ class Rules:
             if self.steps < 0:
                 return
             for dim in self.inequalities:
+                if len(dim.terms) > MAX_BOUND_TERMS:
+                    continue  # its time grows with the square, and it bounds nothing in practice
                 for monomial, coefficient in dim.terms:
                     if monomial:
                         changed |= self._bound(dim, monomial, coefficient)
