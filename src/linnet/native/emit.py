@@ -262,11 +262,15 @@ class Emitter:
             for i, n in enumerate(instance.dims)
         ]
         arena = [
-            f"char *const {b.name} = a->arena + a->offset[{b.number}]; (void){b.name};"
+            f"char *const {b.name} = a->out[{b.output}]; (void){b.name};"
+            if b.output is not None
+            else f"char *const {b.name} = a->arena + a->offset[{b.number}]; (void){b.name};"
             for b in self.arena
         ]
         early = [*self.early, "team_meet(c);"] if self.early else []
         body = [*dims, *arena, *self.head, *early, *self.lines]
+        steps = ("NEST(", "k_")
+        body = [f"STEP({n}, {s})" if s.startswith(steps) else s for n, s in enumerate(body)]
         text = f"void {name}(ctx *c, call *a) {{\n" + "\n".join(body) + "\n}\n"
         return Function(name, text, self.arena, self.choices)
 
@@ -287,11 +291,27 @@ class Emitter:
 
     def output(self, position: int, node: Node, type: Type) -> None:
         dtype = dtype_of(type)
+        shape = tuple(shape_of(type))
+        if isinstance(node, Mem) and self.whole(node, shape) and node.buffer.output is None:
+            node.buffer.output = position  # made where the caller wants it
+            return
         name = self.fresh("y")
         self.head.append(f"char *const {name} = a->out[{position}]; (void){name};")
-        shape = tuple(shape_of(type))
         target = Mem(Buffer(name, dtype), shape, row_major(shape), dtype)  # type: ignore[arg-type]
         self.copy(node, target)
+
+    def whole(self, mem: Mem, shape: tuple[Dim, ...]) -> bool:
+        """Whether a value is all of a buffer of the arena."""
+        buffer = mem.buffer
+        return (
+            buffer.number >= 0
+            and not buffer.alias
+            and buffer.last < 1 << 30
+            and mem.shape == shape
+            and mem.offset == Ix()
+            and mem.contiguous()
+            and buffer.size == volume(shape)
+        )
 
     # --- Values ------------------------------------------------------------------------
 
@@ -369,16 +389,16 @@ class Emitter:
         value = nest.element(node, at)
         kept = tuple(target.strides[axis] for axis in axes) or (Dim.const(1),)
         nest.store(Mem(target.buffer, tuple(nest.extents), kept, target.dtype, target.offset), value)
-        self.run_nest(nest, node.cost)
+        self.run_nest(nest)
 
-    def run_nest(self, nest: Nest, cost: int) -> None:
+    def run_nest(self, nest: Nest) -> None:
         text, arguments, outer = nest.function()
         name = self.nests.setdefault(text, f"nest_{len(self.nests)}")
         hazard = self.step(nest.reads, nest.writes)
         count = c_dim(volume(nest.extents[:outer]))
-        total = c_dim(volume(nest.extents))
+        total = c_dim(nest.work())
         call = ", ".join(["lo", "hi", *arguments])
-        self.line(f"NEST({hazard}, {count}, (double)({total}) * {cost}, {name}({call}));")
+        self.line(f"NEST({hazard}, {count}, {total}, {name}({call}));")
 
     def force(self, node: Node) -> Scalar:
         """A scalar that control flow needs, the same on every thread."""

@@ -248,6 +248,8 @@ def arrange(buffers: Sequence[Buffer], names: dict[str, int]) -> tuple[list[int]
     for buffer in buffers:
         assert buffer.size is not None
         raw = max(0, buffer.size.evaluate(names)) * elements.BYTES[buffer.dtype]
+        if buffer.output is not None:
+            raw = 0
         sizes.append((raw + ALIGN - 1) // ALIGN * ALIGN + ALIGN)
     offsets = [0] * len(buffers)
     placed: list[int] = []

@@ -8,6 +8,7 @@ order of use: equal nests come out as equal text and are compiled once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -30,6 +31,7 @@ from linnet.native.node import (
 )
 
 NONE: frozenset[str] = frozenset()
+SLOW = re.compile(r"\b(m_|exp|log|sin|cos|tanh)")
 
 
 @dataclass(eq=False)
@@ -38,6 +40,7 @@ class Scope:
     lines: list[str] = field(default_factory=list)
     memo: dict[object, Operand] = field(default_factory=dict)
     heavy: bool = False  # holds a reduction
+    work: Dim = field(default_factory=lambda: Dim.const(1))  # operations of one turn
 
 
 class Nest:
@@ -118,7 +121,9 @@ class Nest:
 
     def temp(self, type: str, text: str, deps: frozenset[str]) -> str:
         name = self.fresh("t")
-        self.chain[self.place(deps)].lines.append(f"const {type} {name} = {text};")
+        scope = self.chain[self.place(deps)]
+        scope.lines.append(f"const {type} {name} = {text};")
+        scope.work = scope.work + (12 if SLOW.search(text) else 1)
         self.deps[name] = deps
         return name
 
@@ -277,6 +282,12 @@ class Nest:
         }[node.kind]
         lines = saved[depth].lines
         saved[depth].heavy = True
+        work, turns = Dim.const(1), Dim.const(1)
+        for (scope, _, _), index in zip(opened, node.indices, strict=True):
+            assert isinstance(index.extent, Dim)
+            turns = turns * index.extent.substitute(owner.bind)
+            work = work + turns * scope.work
+        saved[depth].work = saved[depth].work + work
         lines.append(f"{held} {name} = {start};")
         for position, (scope, var, extent) in enumerate(opened):
             if position == len(opened) - 1 and clause in "+*|&" and not any(
@@ -305,6 +316,14 @@ class Nest:
         text, _ = self.index(where)
         line = f"{pointer}[{text}] = {elements.store(value[0], target.dtype)};"
         self.chain[-1].lines.append(line)
+
+    def work(self) -> Dim:
+        """About how many operations the whole takes."""
+        total, turns = self.scopes[0].work, Dim.const(1)
+        for extent, scope in zip(self.extents, self.scopes[1:], strict=True):
+            turns = turns * extent
+            total = total + turns * scope.work
+        return total
 
     def function(self) -> tuple[str, list[str], int]:
         """The C function from its parameter list on, the arguments of a call, and how many

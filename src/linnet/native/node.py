@@ -69,6 +69,7 @@ class Buffer:
     last: int = -1
     alias: tuple[Buffer, ...] = ()
     constant: bool = False  # never written while an entry runs
+    output: int | None = None  # the entry's result that it is
 
     @property
     def roots(self) -> frozenset[Buffer]:

@@ -95,7 +95,7 @@ void k_linear(ctx *c, int hazard, const weight *w, int type, const void *x, long
     long bytes = type == T_F32 ? 4 : 2;
     const int many = n > 4;
     packed_row *quant = NULL;
-    const int parallel = (w->kind != DENSE && many) || (double)n * in * out > 30000.0;
+    const int parallel = (w->kind != DENSE && many) || (double)n * in * out > 60000.0;
     if (w->kind != DENSE && many) {
         step_begin(c, hazard, 1);
         quant = quantize_all(c, type, x, ldx, n, in, shared, n * c->thread / c->threads,
@@ -109,17 +109,19 @@ void k_linear(ctx *c, int hazard, const weight *w, int type, const void *x, long
     const void **rows = (const void **)own;
     long *dest = (long *)(own + ROW_BLOCK * 8);
     if (w->kind != DENSE && !many) quant = quantize_all(c, type, x, ldx, n, in, own + ROW_BLOCK * 16 + 64, 0, n);
-    long out_blocks = (out + OUT_BLOCK - 1) / OUT_BLOCK, row_blocks = (n + ROW_BLOCK - 1) / ROW_BLOCK;
+    long piece = (out / (8 * c->threads) + TILE_OUTS) / TILE_OUTS * TILE_OUTS;
+    piece = LEAST(piece, OUT_BLOCK);
+    long out_blocks = (out + piece - 1) / piece, row_blocks = (n + ROW_BLOCK - 1) / ROW_BLOCK;
     atomic_long *next = parallel ? work_counter(c) : NULL;
     long total = out_blocks * row_blocks;
     for (long task = next ? work_next(next) : 0; task < total; task = next ? work_next(next) : task + 1) {
-        long r0 = task / out_blocks * ROW_BLOCK, o0 = task % out_blocks * OUT_BLOCK;
+        long r0 = task / out_blocks * ROW_BLOCK, o0 = task % out_blocks * piece;
         long count = n - r0 < ROW_BLOCK ? n - r0 : ROW_BLOCK;
         for (long r = 0; r < count; r++) {
             rows[r] = (const char *)x + (r0 + r) * ldx * bytes;
             dest[r] = r0 + r;
         }
-        block(w, type, rows, quant ? quant + r0 : NULL, count, 0, o0, o0 + OUT_BLOCK < out ? o0 + OUT_BLOCK : out,
+        block(w, type, rows, quant ? quant + r0 : NULL, count, 0, o0, LEAST(o0 + piece, out),
               in, y, ytype, dest, ldy, bias);
     }
 }
@@ -178,7 +180,7 @@ void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, lon
 // y[r][o] = sum over k of weights[r][k] x[r][k][o], added in order, rounded once.
 void k_combine(ctx *c, int hazard, int type, const float *x, const void *weights, void *y, long n,
                long k, long out) {
-    int parallel = (double)n * k * out > 24000.0;
+    int parallel = (double)n * k * out > PARALLEL_WORK;
     step_begin(c, hazard, parallel);
     if (!parallel && c->thread) return;
     long total = n * out;

@@ -12,7 +12,7 @@ static inline void put(void *y, int type, long at, float value) {
     else ((f16 *)y)[at] = (f16)value;
 }
 #define SPLIT(work)                                                                        \
-    int parallel = n > 1 && (double)n * (work) > 24000.0;                                  \
+    int parallel = n > 1 && (double)n * (work) > PARALLEL_WORK;                                  \
     step_begin(c, hazard, parallel);                                                       \
     if (!parallel && c->thread) return;                                                    \
     long lo = parallel ? n * c->thread / c->threads : 0;                                   \

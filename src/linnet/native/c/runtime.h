@@ -90,11 +90,14 @@ static inline long work_next(atomic_long *counter) {
     return atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
+// Operations below which meeting costs more than it saves.
+#define PARALLEL_WORK 150000.0
+
 // A loop nest over `n` outer positions, about `work` operations in all.
 #define NEST(hazard, n, work, run)                                                                \
     do {                                                                                          \
         long n_ = (n);                                                                            \
-        int par_ = n_ > 1 && (double)(work) > 24000.0;                                            \
+        int par_ = n_ > 1 && (double)(work) > PARALLEL_WORK;                                            \
         step_begin(c, hazard, par_);                                                              \
         if (par_) {                                                                               \
             long lo = n_ * c->thread / c->threads, hi = n_ * (c->thread + 1) / c->threads;        \
@@ -104,6 +107,25 @@ static inline long work_next(atomic_long *counter) {
             run;                                                                                  \
         }                                                                                         \
     } while (0)
+
+// Where time goes, on thread 0, by step of an entry: with -DLINNET_PROFILE only.
+#ifdef LINNET_PROFILE
+#include <time.h>
+extern double profile_time[8192];
+static inline double profile_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec * 1e-9;
+}
+#define STEP(n, ...)                                                  \
+    do {                                                              \
+        double start_ = profile_now();                                \
+        __VA_ARGS__                                                   \
+        if (c->thread == 0) profile_time[n] += profile_now() - start_; \
+    } while (0);
+#else
+#define STEP(n, ...) __VA_ARGS__
+#endif
 
 // --- element types -----------------------------------------------------------------------------
 

@@ -11,6 +11,10 @@
 #define RELAX() ((void)0)
 #endif
 
+#ifdef LINNET_PROFILE
+double profile_time[8192];
+#endif
+
 typedef void (*entry_fn)(ctx *, call *);
 
 struct pool {
