@@ -135,7 +135,7 @@ def _pack_axis(gx: Notation, item: tree.Node, covered: Shape, value: Value) -> I
     idx = bound.idx
     if bound.first is None:
         idx.extent = tuple(covered)
-        bound.first, bound.source = item.span, str(value.type)
+        bound.first = item.span
         return idx
     if idx.extent is None:
         return None
@@ -181,7 +181,7 @@ def _axis(gx: Notation, item: tree.Node, extent: Dim, value: Value) -> Axis | No
     if isinstance(item, tree.Name) and (bound := gx.indices.get(item.text)) is not None:
         if bound.first is None:
             bound.idx.extent = extent
-            bound.first, bound.source = item.span, str(value.type)
+            bound.first = item.span
             return bound.idx
         if bound.idx.extent is None:
             return None

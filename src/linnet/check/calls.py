@@ -261,6 +261,8 @@ def function_call(
     if failed:
         return cx.poison()
     for parameter, operand, span in operands:
+        if not any(inference.open(name) for name in free_names(parameter.type)):
+            continue
         here = Label(parameter.node.span, f"`{parameter.name}` is declared `{parameter.type}`")
         failed |= refuse_unfit(
             cx, inference, parameter.type, operand, span, f"argument `{parameter.name}`", here

@@ -33,7 +33,6 @@ class Bound:
     pack: bool
     span: Span
     first: Span | None = None  # the access that gave the extent
-    source: str = ""
 
 
 @dataclass(eq=False, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from linnet.check import choices, expressions, grids
 from linnet.check.body import Body, Local, Operand, Sub, SubArray
 from linnet.check.coerce import coerce, value_of
@@ -59,9 +61,8 @@ def function_body(cx: Body, node: tree.Function) -> Value | None:
 def _return(cx: Body, node: tree.Function, statement: tree.Return) -> Value | None:
     want = cx.decl.result
     assert want is not None
-    related = []
-    if node.result is not None:
-        related = [Label(node.result.span, f"the result is declared `{want}`")]
+    at = node.name.span if node.result is None else node.result.span
+    related = declared(at, "the result is declared", want)
     try:
         operand = expressions.expression(cx, statement.value, None if want is ERROR else want)
         value = coerce(cx, operand, want, statement.value.span, "the returned value", related)
@@ -69,6 +70,11 @@ def _return(cx: Body, node: tree.Function, statement: tree.Return) -> Value | No
         give_up(cx, statement.value.span, error)
         return None
     return None if value.type is ERROR else value
+
+
+def declared(span: Span, what: str, type: Type) -> Iterator[Label]:
+    """Where a type was stated; put into words only where a value differs from it."""
+    yield Label(span, f"{what} `{type}`")
 
 
 def check(cx: Body, node: tree.Stmt) -> None:
@@ -136,7 +142,7 @@ def _let(cx: Body, node: tree.Let) -> None:
         operand = expressions.expression(cx, node.value, None if type is ERROR else type)
     if type is not None:
         assert node.type is not None
-        related = [Label(node.type.span, f"declared `{type}`")]
+        related = declared(node.type.span, "declared", type)
         value = coerce(cx, operand, type, node.value.span, "the value", related)
     elif isinstance(operand, (Sub, SubArray)):
         value = value_of(cx, operand, node.value.span)
@@ -184,7 +190,7 @@ def _let_indexed(cx: Body, node: tree.LetIndexed) -> None:
     value = grids.indexed_let(cx, node, type)
     if type is not None and value.type is not ERROR:
         assert node.type is not None
-        related = [Label(node.type.span, f"declared `{type}`")]
+        related = declared(node.type.span, "declared", type)
         value = coerce(cx, value, type, node.value.span, "the value", related)
     _name(cx, node.name, value)
 
@@ -194,7 +200,7 @@ def _var(cx: Body, node: tree.Var) -> None:
     operand = expressions.expression(cx, node.value, None if type is ERROR else type)
     if type is not None:
         assert node.type is not None
-        related = [Label(node.type.span, f"declared `{type}`")]
+        related = declared(node.type.span, "declared", type)
         value = coerce(cx, operand, type, node.value.span, "the value", related)
     else:
         value = value_of(cx, operand, node.value.span)
@@ -253,7 +259,7 @@ def _assign(cx: Body, node: tree.Assign) -> None:
     if cx.decl.kind == "op":
         cx.report.error("E2108", target.span, "an `op` is pure and assigns no state")
     operand = expressions.expression(cx, node.value, member.type)
-    related = [Label(member.node.span, f"declared `{member.type}`")]
+    related = declared(member.node.span, "declared", member.type)
     value = coerce(cx, operand, member.type, node.value.span, f"state `{name}`", related)
     if value.type is not ERROR:
         cx.ops[-1].append(StateWrite([], node.span, name, value))
@@ -274,7 +280,7 @@ def _assign_local(cx: Body, node: tree.Assign, target: tree.Name, local: Local) 
     assert isinstance(old, Value)
     hint = None if old.type is ERROR else old.type
     operand = expressions.expression(cx, node.value, hint)
-    related = [Label(local.span, f"declared here as `{old.type}`")]
+    related = declared(local.span, "declared here as", old.type)
     value = coerce(cx, operand, old.type, node.value.span, f"`{target.text}`", related, "E2109")
     if old.type is not ERROR and value.type is not ERROR:
         # The variable keeps the type it was declared with, however this one spells it.
