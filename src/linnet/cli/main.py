@@ -17,10 +17,12 @@ from linnet.errors import CheckError, Error
 # In the order of `linnet --help`; one line each, so that help imports nothing.
 COMMANDS: dict[str, str] = {
     "check": "check files, packages and card folders",
+    "fmt": "write files in the language's one style",
     "explain": "what a code of a finding means, with the way out",
     "inspect": "a model's parameters, syntax, IR, diagram, generated code and kernels",
     "generate": "continue a text, or answer it with --chat",
     "chat": "talk to a model in the terminal",
+    "serve": "OpenAI's API for a model, and a chat page",
     "nest": "the zoo: its pages and checks",
 }
 
@@ -31,6 +33,9 @@ EXTRAS = {
     "tokenizers": "text",
     "jinja2": "text",
     "gguf": "gguf",
+    "starlette": "serve",
+    "uvicorn": "serve",
+    "prometheus_client": "serve",
 }
 
 USAGE = "usage: linnet COMMAND [ARGUMENT …]   (`linnet COMMAND --help` tells more)"
