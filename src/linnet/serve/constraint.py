@@ -18,6 +18,9 @@ from linnet.serve.request import Constraint
 from linnet.text.tokenizer import Tokenizer
 
 _OBJECT = {"type": "object"}
+# Between the tokens of JSON: one space, or a line with its indent. Grammars that allow any white
+# space let a model go on with it for ever.
+_LAYOUT = {"whitespace_flexible": True, "whitespace_pattern": r"[ ]?|\n[ ]{0,16}"}
 
 
 class _Vocabulary:
@@ -128,7 +131,7 @@ def _grammar(constraint: Constraint) -> str:
     try:
         match constraint.kind:
             case "json":
-                return str(matcher.grammar_from_json_schema(_OBJECT))
+                return str(matcher.grammar_from_json_schema(_OBJECT, overrides=_LAYOUT))
             case "schema":
                 if isinstance(value, str):
                     value = json.loads(value)
@@ -136,7 +139,7 @@ def _grammar(constraint: Constraint) -> str:
                     value = {} if value else {"not": {}}
                 if not isinstance(value, Mapping):
                     raise InputError("schema is no object; expected a JSON schema")
-                return str(matcher.grammar_from_json_schema(json.dumps(value)))
+                return str(matcher.grammar_from_json_schema(json.dumps(value), overrides=_LAYOUT))
             case "regex":
                 return str(matcher.grammar_from_regex(value))
             case "choice":

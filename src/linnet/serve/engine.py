@@ -296,10 +296,12 @@ class Engine:
                 if self._phase == "closing":
                     break
             self._beat = time.monotonic()
+            steps = self.runner.counts["steps"]
             try:
                 self._all_jobs()
                 self.runner.turn()
-                faults = 0
+                if self.runner.counts["steps"] > steps:
+                    faults = 0
             except Exception as error:  # a fault of ours or of the backend: never of one request
                 faults += 1
                 self._fail_all(error)

@@ -85,6 +85,16 @@ class PrefixCache:
             node = node.parent
         return (self._use(node, at) if at > 0 else None), shared
 
+    def depth(self, tokens: Sequence[int]) -> int:
+        """How many of the tokens `find` would spare; uses nothing."""
+        node, at, inside = self._walk(tokens)
+        if self.layout.cuts:
+            return at + inside
+        while node.parent is not None and node.recurrent is None:
+            at -= len(node.tokens)
+            node = node.parent
+        return at
+
     def _walk(self, tokens: Sequence[int]) -> tuple[Node, int, int]:
         """The last node whose tokens all match, where it ends, and how many tokens of one of
         its children match beyond."""
@@ -93,7 +103,7 @@ class PrefixCache:
             child = node.children.get(tokens[at])
             if child is None:
                 break
-            same = _common(child.tokens, tokens, at)
+            same = common(child.tokens, tokens, at)
             if same < len(child.tokens):
                 return node, at, same
             node, at = child, at + same
@@ -249,7 +259,7 @@ class PrefixCache:
                 return
 
 
-def _common(stretch: Sequence[int], tokens: Sequence[int], at: int) -> int:
+def common(stretch: Sequence[int], tokens: Sequence[int], at: int = 0) -> int:
     """How many tokens of `stretch` equal those of `tokens` from `at` on."""
     most = min(len(stretch), len(tokens) - at)
     for i in range(most):

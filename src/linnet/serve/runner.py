@@ -17,7 +17,7 @@ from linnet.serve.events import Done, Failed, Prefilled, Usage
 from linnet.serve.layout import layout_of
 from linnet.serve.observer import Observer
 from linnet.serve.pace import Pace
-from linnet.serve.prefix import PrefixCache
+from linnet.serve.prefix import PrefixCache, common
 from linnet.serve.rows import Lanes, Rows
 from linnet.serve.sampling import Drawn, draw
 from linnet.serve.scheduler import Job, Running, Scheduler
@@ -178,7 +178,7 @@ class Runner:
         size = self.rows.size_for(max(1, schedule.expected())) if stepped else None
         room = self.pace.chunk(size)
         while room > 0:
-            while (admitted := schedule.admit()) is not None:
+            while not self._shares() and (admitted := schedule.admit()) is not None:
                 self._guard(admitted[1], self._begin, *admitted)
             lane = schedule.next_lane()
             if lane is None:
@@ -189,6 +189,27 @@ class Runner:
             room -= done or room
             if not stepped and schedule.running:
                 return  # the first sequence runs: from now on there is one who waits
+
+    def _shares(self) -> bool:
+        """Whether the next request begins like a prompt that is coming in, which is then to be
+        computed once: the next waits until what both have is in, and is kept there."""
+        waiting = self.schedule.waiting
+        lanes = [job for job in self.schedule.lanes if job is not None]
+        if not waiting or not lanes:
+            return False
+        prompt = waiting[0].prompt
+        known: int | None = None
+        for job in lanes:
+            same = common(job.prompt, prompt)
+            need = same * self.layout.position_bytes + self.layout.recurrent_bytes
+            if same <= job.position or same < WORTH or 2 * need > self.cache.budget:
+                continue
+            if known is None:
+                known = self.cache.depth(prompt)
+            if same - known >= WORTH:
+                job.marks = sorted({*job.marks, same})
+                return True
+        return False
 
     def _guard(self, job: Job, work: Any, *args: Any) -> Any:
         """Runs a part of one request; its failure is its own."""

@@ -1,0 +1,110 @@
+"""Pace, scheduling and sampling on their own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from linnet.serve.pace import Pace
+from linnet.serve.rows import sizes_up_to
+from linnet.serve.sampling import Draw, draw
+from linnet.serve.turns import generation_prompts, stable_length, stable_prefix
+from linnet.text.sampling import Sampling, SamplingState, sample
+
+SETTINGS = [
+    {"temperature": 0.0},
+    {},
+    {"temperature": 0.7, "top_p": 0.9},
+    {"top_k": 5},
+    {"top_k": 1},
+    {"top_k": 40, "top_p": 0.95, "temperature": 1.5},
+    {"min_p": 0.05},
+    {"min_p": 0.02, "top_p": 0.8, "top_k": 300},
+    {"repetition_penalty": 1.3, "temperature": 0.8},
+    {"presence_penalty": 1.0, "frequency_penalty": 0.3, "top_p": 0.5},
+    {"temperature": 1e-40},
+    {"temperature": 1e-3, "top_p": 0.3},
+    {"top_k": 10**6},
+]
+
+
+def test_rows_together_draw_what_each_would_alone():
+    random = np.random.default_rng(0)
+    for trial in range(12):
+        scale = (0.1, 1.0, 4.0)[trial % 3]
+        settings = [Sampling(**s, seed=100 * trial + i) for i, s in enumerate(SETTINGS)]
+        one = [SamplingState.start(s, [1, 2, 3]) for s in settings]
+        many = [SamplingState.start(s, [1, 2, 3]) for s in settings]
+        for _ in range(4):
+            logits = (random.standard_normal((len(settings), 2000)) * scale).astype(np.float32)
+            if trial % 2:
+                logits = np.round(logits, 1)  # many that are equal
+            expected = [sample(row, state) for row, state in zip(logits, one)]
+            before = logits.copy()
+            drawn = draw(torch.from_numpy(logits), [Draw(state) for state in many])
+            assert [d.token for d in drawn] == expected
+            assert np.array_equal(before, logits), "the logits are not changed"
+
+
+def test_bf16_logits_and_rows_that_cannot_be_drawn():
+    logits = torch.zeros(4, 50, dtype=torch.bfloat16)
+    logits[0, 7] = 3
+    logits[1, 3] = float("nan")
+    logits[2] = -torch.inf
+    rows = [Draw(SamplingState.start(Sampling(temperature=0.0))) for _ in range(4)]
+    rows[3].mask = np.zeros(7, dtype=np.uint8)
+    rows[3].mask[1] = 1 << 2
+    drawn = draw(logits, rows)
+    assert (drawn[0].token, drawn[0].error) == (7, None)
+    assert "NaN" in drawn[1].error and "minus infinity" in drawn[2].error
+    assert drawn[3].token == 10
+    assert rows[1].state.counts == {}
+
+
+def test_a_chunk_takes_about_as_long_as_a_step():
+    pace = Pace()
+    assert pace.chunk(None) == pace.largest
+    assert pace.chunk(4) == pace.largest  # nothing is known of steps yet
+    pace.stepped(4, 0.030)
+    assert pace.chunk(4) == 16
+    for tokens in (16, 64, 256):
+        for _ in range(30):
+            pace.prefilled(tokens, 0.005 + 0.001 * tokens)
+    tokens = pace.chunk(4)
+    assert 0.6 * 0.030 <= 0.005 + 0.001 * tokens <= 0.030
+    assert pace.chunk(None) == pace.largest
+    for _ in range(60):
+        pace.stepped(4, 0.100)
+    assert 64 <= pace.chunk(4) <= 95
+    for _ in range(60):
+        pace.stepped(4, 0.001)
+    assert pace.chunk(4) == 1, "a chunk never waits for ever"
+
+
+def test_one_slow_run_moves_little():
+    pace = Pace()
+    pace.stepped(1, 0.01)
+    pace.stepped(1, 10.0)
+    assert pace.step_seconds(1) < 0.02
+
+
+def test_sizes_of_steps():
+    assert sizes_up_to(1) == [1]
+    assert sizes_up_to(6) == [1, 2, 4, 6]
+    assert sizes_up_to(8) == [1, 2, 4, 8]
+
+
+@pytest.mark.parametrize("thinks", [None, True, False])
+def test_where_a_turn_asks_for_an_answer(thinks):
+    from serve_models import text
+
+    chat = text()
+    messages = [{"role": "user", "content": "Hello"}]
+    variables = {} if thinks is None else {"enable_thinking": thinks}
+    ids = chat.tokenizer.encode(chat.chat(messages, **variables))
+    said = chat.tokenizer.encode(chat.chat(messages, add_generation_prompt=False, **variables))
+    assert stable_length(ids, generation_prompts(chat)) == len(said)
+    assert stable_prefix(chat, messages, ids, **variables) == len(said)
+    assert stable_length(said, generation_prompts(chat)) is None
+    assert generation_prompts(None) == []
