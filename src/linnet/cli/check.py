@@ -126,6 +126,10 @@ def _print_text(report: Report) -> None:
     for failure in report.failures:
         print(f"error: {failure}", file=sys.stderr)
     out = sys.stderr if report.failures or report.count("error") else sys.stdout
+    codes = dict.fromkeys(one.code for one in report.diagnostics if one.severity == "error")
+    if codes:
+        shown = " ".join(list(codes)[:3])
+        print(f"for an example and the way out: linnet explain {shown}", file=out)
     print(summary(report), file=out)
 
 
