@@ -63,8 +63,15 @@ fn f(x: Tensor[3; f32]) -> Tensor[3; f32] {
 -- an assignment to a const
 const N = 1
 fn f() -> i64 {
-    N = 2  // error: E1201
+    N = 2  // error: E2108 says: `N` is a const
     return N
+}
+-- an assignment to a generic and to a function
+fn g() -> i64 { return 1 }
+fn f<N: Dim>() -> i64 {
+    N = 2  // error: E2108
+    g = 2  // error: E2108
+    return 1
 }
 -- an assignment to a counter
 fn f() -> i64 {

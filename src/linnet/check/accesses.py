@@ -10,6 +10,7 @@ from linnet.check.coerce import (
 from linnet.check.dimensions import clause_help, proof_notes
 from linnet.check.infer import same_shape
 from linnet.check.notation import Bound, Notation, Part, literal_part, mentions
+from linnet.check.report import plural
 from linnet.check.slices import proven_index
 from linnet.check.typing import (
     ERROR,
@@ -65,7 +66,8 @@ def access(gx: Notation, node: tree.Index) -> Part:
         cx.report.error(
             "E2204",
             node.span,
-            f"{len(node.items)} indices for the {len(shape)} axes of `{value.type}`",
+            f"{plural(len(node.items), 'index')} for {plural(len(shape), 'axis')}"
+            f" of `{value.type}`",
             related=cx.bound_at(value),
             help="in index notation every axis is indexed",
         )

@@ -102,6 +102,7 @@ class Local:
     used: bool = False
     warn: bool = False
     counter: bool = False  # the counter of a static loop over a range
+    let: bool = False
 
 
 class Body:

@@ -74,7 +74,7 @@ def literal_problem(cx: Body, operand: Literal, dtype: str) -> str | None:
         return next((problem for problem in problems if problem), None)
     if isinstance(operand, Float):
         if not is_float(cx, dtype):
-            return f"the float {operand.value!r} is no `{dtype}`"
+            return f"the float {operand.value!r} cannot be `{dtype}`"
         if math.isinf(operand.value):
             return "this number overflows every float dtype"
         if dtype in DTYPES:
@@ -84,7 +84,7 @@ def literal_problem(cx: Body, operand: Literal, dtype: str) -> str | None:
             return f"{operand.value!r} overflows every dtype that `{dtype}` can be"
         return None
     if not is_numeric(cx, dtype):
-        return f"an integer is no `{dtype}`"
+        return f"an integer cannot be `{dtype}`"
     value = operand.dim.constant
     if value is None:
         return None
@@ -99,11 +99,19 @@ def literal_problem(cx: Body, operand: Literal, dtype: str) -> str | None:
     return None
 
 
+def literal_help(cx: Body, operand: Literal, dtype: str) -> str | None:
+    if dtype == "bool":
+        return "write `true` or `false`"
+    if isinstance(operand, Float) and allowed(cx, dtype) <= INTEGERS:
+        return "write an integer, or make the other side a float: `cast<f32>(…)`"
+    return None
+
+
 def literal(cx: Body, operand: Literal, dtype: str, span: Span) -> Value:
     """A literal as a value of a dtype."""
     problem = literal_problem(cx, operand, dtype)
     if problem is not None:
-        cx.report.error("E2105", span, problem)
+        cx.report.error("E2105", span, problem, help=literal_help(cx, operand, dtype))
         return cx.poison()
     if isinstance(operand, Pending):
         return operand.build(dtype)

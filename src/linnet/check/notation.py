@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from linnet.check.body import Body, Float, Int, Literal, Pending
 from linnet.check.coerce import (
+    literal_help,
     literal_problem,
 )
 from linnet.check.literals import round_float
@@ -81,7 +82,7 @@ def literal_part(gx: Notation, part: Literal, dtype: str, span: Span) -> GExpr |
     cx = gx.cx
     problem = literal_problem(cx, part, dtype)
     if problem is not None:
-        cx.report.error("E2105", span, problem)
+        cx.report.error("E2105", span, problem, help=literal_help(cx, part, dtype))
         return None
     if isinstance(part, Pending):
         made: GExpr | None = part.build(dtype)

@@ -42,7 +42,9 @@ from linnet.ir.program import (
     While,
 )
 from linnet.ir.types import (
+    DTYPES,
     EnumType,
+    OptionalType,
     Pack,
     ScalarType,
     Shape,
@@ -246,13 +248,29 @@ def together(
 def apply(cx: Body, op: str, a: Value, b: Value, node: tree.Binary) -> Value:
     if isinstance(a.type, EnumType) and a.type == b.type and op in ("==", "!="):
         return cx.emit(Binary([Value(BOOL)], node.span, NAMES[op], a, b))
-    if not _defined(cx, op, a.type):
-        cx.report.error("E2104", node.span, f"`{op}` is not defined for `{a.type}`")
-        return cx.poison()
-    if not _defined(cx, op, b.type):
-        cx.report.error("E2104", node.span, f"`{op}` is not defined for `{b.type}`")
-        return cx.poison()
+    for x in (a, b):
+        if not _defined(cx, op, x.type):
+            _undefined(cx, op, x, node.span)
+            return cx.poison()
     return elementwise(cx, NAMES[op], a, b, node.span, f"`{op}`", op in COMPARE)
+
+
+def _undefined(cx: Body, op: str, x: Value, span: Span) -> None:
+    shown, help = f"`{x.type}`", None
+    if isinstance(x.type, OptionalType):
+        help = "take the value out: `match x { some(v) => …  none => … }`"
+    elif isinstance(x.type, (TensorType, ScalarType)) and x.type.dtype not in DTYPES:
+        kind = cx.scope.generics[x.type.dtype].kind
+        shown += f", where `{x.type.dtype}` may be any {kind}"
+        wanted = "Integer" if op in ("&", "|", "^") else "Numeric"
+        help = f"constrain it: `{x.type.dtype}: {wanted}`"
+    cx.report.error(
+        "E2104",
+        span,
+        f"`{op}` is not defined for {shown}",
+        related=cx.bound_at(x),
+        help=help,
+    )
 
 
 def _defined(cx: Body, op: str, type: Type) -> bool:

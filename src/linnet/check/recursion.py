@@ -68,7 +68,9 @@ def _report(
         spans[first],
         f"`{names[0]}` {what}: {' → '.join(shown)}",
         related=related[:4],
-        help="a loop repeats: `for`, `while`, or `static for` over an array of blocks",
+        help="a loop repeats: `for`, `while`, or `static for` over an array of blocks"
+        if first in program.functions
+        else "depth is an array: `sub layers: [Layer<…>; N]`",
     )
 
 

@@ -96,6 +96,12 @@ class Reporter:
             self.errors += diagnostic.severity == "error"
 
 
+def plural(count: int, noun: str) -> str:
+    """`1 axis`, `2 axes`."""
+    many = {"axis": "axes", "index": "indices"}.get(noun, f"{noun}s")
+    return f"1 {noun}" if count == 1 else f"{count} {many}"
+
+
 def near(name: str, names: Iterable[str]) -> str | None:
     """The name closest to a misspelt one, if any is close enough to suggest."""
     from difflib import get_close_matches

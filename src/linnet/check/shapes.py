@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from linnet.check.dimensions import clause_help, proof_notes, witness_text
+from linnet.check.report import plural
 from linnet.dims import Dim, Fact, Facts
 from linnet.ir.types import Pack, Shape, Type, shape_of
 
@@ -63,7 +64,9 @@ def explain_shapes(
             notes.append(f"axis {b}: `{have}` is not `{want}`")
         told += 1
     if len(expected) != len(actual) and not broadcast:
-        notes.append(f"{_axes(len(actual))} where {_axes(len(expected))} are expected")
+        notes.append(
+            f"{plural(len(actual), 'axis')} where {plural(len(expected), 'axis')} are expected"
+        )
         help = None
     return notes, help
 
@@ -168,7 +171,3 @@ def _drawing(
     )
     rows = [row(names[0], upper), row(names[1], lower)]
     return ["\n".join([*rows, f"{' ' * label}   {marks}".rstrip()])]
-
-
-def _axes(count: int) -> str:
-    return f"{count} axis" if count == 1 else f"{count} axes"

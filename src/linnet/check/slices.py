@@ -6,6 +6,7 @@ from linnet.check import expressions
 from linnet.check.body import Body, Float, Int, Operand, Sub, SubArray
 from linnet.check.coerce import is_integer, value_of
 from linnet.check.dimensions import clause_help, dimension, proof_notes
+from linnet.check.report import plural
 from linnet.check.typing import ERROR
 from linnet.dims import Dim, Fact, Proof
 from linnet.ir.program import (
@@ -140,7 +141,7 @@ def _slice(cx: Body, node: tree.Index, value: Value) -> Operand:
         cx.report.error(
             "E2204",
             node.span,
-            f"{explicit} indices for the {len(shape)} axes of `{value.type}`",
+            f"{plural(explicit, 'index')} for {plural(len(shape), 'axis')} of `{value.type}`",
             related=cx.bound_at(value),
         )
         return cx.poison()

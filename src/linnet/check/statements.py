@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from linnet.check import choices, expressions, grids
 from linnet.check.body import Body, Local, Operand, Sub, SubArray
 from linnet.check.coerce import coerce, value_of
-from linnet.check.dimensions import dimension
+from linnet.check.declare import kind_of
+from linnet.check.dimensions import dimension, kind_text
+from linnet.check.modules import Import
 from linnet.check.report import did_you_mean
 from linnet.check.typing import ERROR, value_type
 from linnet.diagnostics.diagnostic import Label
@@ -182,7 +184,8 @@ def _name(cx: Body, ident: tree.Ident, value: Value) -> None:
         value.name = ident.text
     if value.type is not ERROR:
         cx.origin[value.id] = ident.span
-    cx.declare(ident.text, value, ident.span, warn=value.type is not ERROR)
+    local = cx.declare(ident.text, value, ident.span, warn=value.type is not ERROR)
+    local.let = True
 
 
 def _let_indexed(cx: Body, node: tree.LetIndexed) -> None:
@@ -234,6 +237,16 @@ def _assign(cx: Body, node: tree.Assign) -> None:
         return
     member = cx.checker.members(cx.block).get(name) if cx.block is not None else None
     if member is None:
+        what = _fixed(cx, name)
+        if what is not None:
+            cx.report.error(
+                "E2108",
+                target.span,
+                f"`{name}` is {what}, and only a `var` or a `state` is assigned",
+                help="another name for the new value: `let value = …`, or `var value = …`",
+            )
+            expressions.expression(cx, node.value)
+            return
         candidates = [n for frame in cx.frames for n in frame]
         if cx.block is not None:
             candidates += [n for n, m in cx.checker.members(cx.block).items() if m.kind == "state"]
@@ -265,6 +278,16 @@ def _assign(cx: Body, node: tree.Assign) -> None:
         cx.ops[-1].append(StateWrite([], node.span, name, value))
 
 
+def _fixed(cx: Body, name: str) -> str | None:
+    """What else a name means that stands on the left of an assignment."""
+    if (generic := cx.scope.generics.get(name)) is not None:
+        return f"a {kind_text(generic)}"
+    if cx.block is not None and name in cx.block.methods:
+        return "a method"
+    found = cx.scope.module.lookup(name)
+    return None if found is None or isinstance(found, Import) else kind_of(found)
+
+
 def _assign_local(cx: Body, node: tree.Assign, target: tree.Name, local: Local) -> None:
     if not local.mutable:
         cx.report.error(
@@ -272,7 +295,9 @@ def _assign_local(cx: Body, node: tree.Assign, target: tree.Name, local: Local) 
             target.span,
             f"`{target.text}` is not a `var`",
             related=[Label(local.span, "declared here")],
-            help=f"declare it so: `var {target.text} = …`",
+            help=f"declare it as `var {target.text} = …`"
+            if local.let
+            else f"begin a variable with it: `var value = {target.text}`",
         )
         expressions.expression(cx, node.value)
         return
