@@ -23,10 +23,11 @@ ROOMS: dict[str, set[str]] = {
     "package": {"source", "errors", "diagnostics", "syntax"},
     "ir": {"source", "errors", "dims"},
     "check": {"source", "errors", "diagnostics", "syntax", "dims", "package", "ir"},
-    # Beside the line: they know files and text, not the checker and not torch.
+    # Beside the line: they know files and text, not torch; the registry checks what it shows.
     "weights": {"source", "errors", "ir"},
     "text": {"source", "errors", "weights"},
-    "nest": {"source", "errors", "diagnostics", "package", "ir", "weights", "text"},
+    "nest": {"source", "errors", "diagnostics", "syntax", "dims", "package", "ir", "check",
+             "weights", "text"},
     "native": {"errors", "dims", "ir"},
     "torch": {"source", "errors", "dims", "package", "ir", "check", "weights", "nest", "native"},
     "serve": {"source", "errors", "ir", "weights", "text", "nest", "torch"},

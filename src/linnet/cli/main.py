@@ -33,6 +33,7 @@ EXTRAS = {
     "tokenizers": "text",
     "jinja2": "text",
     "gguf": "gguf",
+    "markdown_it": "pages",
     "starlette": "serve",
     "uvicorn": "serve",
     "prometheus_client": "serve",

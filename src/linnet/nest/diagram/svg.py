@@ -32,7 +32,7 @@ PAD = 12  # between a box and what is opened in it
 LINE = 17  # a line of text between rows
 RAIL = 11  # between rails
 CHARACTER = 6.1  # of the small type
-MAX_ROWS = 44  # that are opened by themselves
+MAX_ROWS = 60  # that are opened by themselves
 
 Link = Callable[[Span], "str | None"]
 
@@ -144,6 +144,22 @@ class Diagram:
             leaf.rows.append(placed)
         measure(leaf)
         return leaf
+
+    def opened(self) -> list[str]:
+        """The rows that are open at first: `4` is the entry's fifth row, `4/0` the first in it
+        (`4:1/0` in its second sheet)."""
+        found: list[str] = []
+
+        def walk(leaf: Leaf, prefix: str) -> None:
+            for position, placed in enumerate(leaf.rows):
+                path = f"{prefix}{position}"
+                if placed.inner:
+                    found.append(path)
+                for which, (_, inner) in enumerate(placed.inner):
+                    walk(inner, f"{path}:{which}/" if which else f"{path}/")
+
+        walk(self.top, "")
+        return found
 
     def text(self, link: Link | None = None, *, standalone: bool = True) -> str:
         """The SVG. `link` gives the address of a place in the source."""
