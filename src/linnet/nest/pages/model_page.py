@@ -80,7 +80,11 @@ def facts(shown: Shown) -> str:
 
 
 def readme(shown: Shown) -> str:
-    rendered = readme_html(shown.readme)
+    markdown = shown.readme
+    first, _, rest = markdown.lstrip().partition("\n")
+    if first.startswith("# "):  # the page has the title already
+        markdown = rest
+    rendered = readme_html(markdown)
     return f'<div class="readme">{rendered or "<p>There is no README.</p>"}</div>'
 
 
