@@ -158,6 +158,10 @@ class Body:
                 return local
         return None
 
+    def lookup(self, name: str) -> Local | None:
+        """A local by its name, without counting as a use of it."""
+        return next((frame[name] for frame in reversed(self.frames) if name in frame), None)
+
     def value_at(self, name: str) -> Span | None:
         """Where a local or a member of the own block was declared, if there is one."""
         local = self.find(name)

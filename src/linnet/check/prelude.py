@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from linnet.check import expressions, operators
+from linnet.check import expressions, moves, operators
 from linnet.check.body import LITERALS, Body, Float, Int, Operand, Pending, literals_in
 from linnet.check.coerce import (
     coerce,
@@ -15,35 +15,25 @@ from linnet.check.coerce import (
     literal_problem,
     value_of,
 )
-from linnet.check.dimensions import bitwise, clause_help, dimension, witness_text
-from linnet.check.typing import ERROR, checked_dim, dtype_argument, shape_items
-from linnet.dims import Dim, Fact
+from linnet.check.dimensions import bitwise
+from linnet.check.typing import ERROR, checked_dim, dtype_argument
+from linnet.dims import Dim
 from linnet.ir.program import (
-    Broadcast,
     Cast,
-    Concat,
-    Const,
-    Cumsum,
     Fill,
     Iota,
-    Permute,
-    Reshape,
     Select,
     Unary,
     Value,
 )
 from linnet.ir.types import (
-    Pack,
     ScalarType,
-    Shape,
     TensorType,
     Type,
-    count,
     dtype_of,
     shape_of,
     tensor,
 )
-from linnet.source import Span
 from linnet.syntax import tree
 
 Defined = Callable[[Body, str], bool]
@@ -108,17 +98,17 @@ def call(cx: Body, node: tree.Call, name: str, expected: Type | None) -> Operand
         case "shl" | "shr":
             return _shift(cx, node, name, positional, expected)
         case "reshape":
-            return _reshape(cx, node, positional[0], positional[1])
+            return moves.reshape(cx, node, positional[0], positional[1])
         case "broadcast_to":
-            return _broadcast_to(cx, node, positional[0], positional[1])
+            return moves.broadcast_to(cx, node, positional[0], positional[1])
         case "permute":
-            return _permute(cx, node, positional[0], positional[1])
+            return moves.permute(cx, node, positional[0], positional[1])
         case "concat":
             assert axis is not None
-            return _concat(cx, node, positional, axis.value)
+            return moves.concat(cx, node, positional, axis.value)
         case "cumsum":
             assert axis is not None
-            return _cumsum(cx, node, positional[0], axis.value)
+            return moves.cumsum(cx, node, positional[0], axis.value)
         case "abs":
             return _abs(cx, node, positional[0], expected)
     return _math(cx, node, name, positional[0], expected)
@@ -137,16 +127,6 @@ def _usage(cx: Body, node: tree.Call, name: str) -> Value:
     return cx.poison()
 
 
-def _numbers(cx: Body, value: Value, span: Span, name: str) -> bool:
-    """Whether a value is a tensor or scalar; reports what else it is."""
-    if value.type is ERROR:
-        return False
-    if not isinstance(value.type, (TensorType, ScalarType)):
-        cx.report.error("E2104", span, f"`{name}` is not defined for `{value.type}`")
-        return False
-    return True
-
-
 def _cast(cx: Body, node: tree.Call, source: tree.Expr, dtype: str) -> Operand:
     operand = expressions.expression(cx, source)
     if isinstance(operand, LITERALS):
@@ -155,7 +135,7 @@ def _cast(cx: Body, node: tree.Call, source: tree.Expr, dtype: str) -> Operand:
         # A literal of another kind has its own default dtype and is converted from it.
         operand = value_of(cx, operand, source.span)
     value = value_of(cx, operand, source.span)
-    if not _numbers(cx, value, source.span, "cast"):
+    if not moves.numbers(cx, value, source.span, "cast"):
         return cx.poison()
     result = Value(tensor(shape_of(value.type), dtype), value.name)
     return cx.emit(Cast([result], node.span, value))
@@ -171,18 +151,10 @@ def _iota(cx: Body, node: tree.Call, source: tree.Expr, dtype: str) -> Operand:
     return cx.emit(Iota([Value(tensor((size,), dtype))], node.span))
 
 
-def _shape(cx: Body, node: tree.Expr) -> Shape | None:
-    if isinstance(node, tree.ListExpr):
-        return shape_items(cx.scope, node.items)
-    if not isinstance(node, tree.ErrorExpr):
-        cx.report.error("E2101", node.span, "expected a shape", help="write a list: `[A, B]`")
-    return None
-
-
 def _fill(
     cx: Body, node: tree.Call, shape_node: tree.Expr, source: tree.Expr, dtype: str
 ) -> Operand:
-    shape = _shape(cx, shape_node)
+    shape = moves.shape_argument(cx, shape_node)
     value = coerce(
         cx,
         expressions.expression(cx, source, ScalarType(dtype)),
@@ -223,7 +195,7 @@ def _selected(
     if any(v.type is ERROR for v in (condition, left, right)):
         return cx.poison()
     for value, part in ((condition, parts[0]), (left, parts[1]), (right, parts[2])):
-        if not _numbers(cx, value, part.span, "select"):
+        if not moves.numbers(cx, value, part.span, "select"):
             return cx.poison()
     assert isinstance(condition.type, (TensorType, ScalarType))
     assert isinstance(left.type, (TensorType, ScalarType))
@@ -286,7 +258,7 @@ def _pairwise(
     defined: Defined,
 ) -> Value:
     for value, part in ((left, parts[0]), (right, parts[1])):
-        if not _numbers(cx, value, part.span, name):
+        if not moves.numbers(cx, value, part.span, name):
             return cx.poison()
         if not defined(cx, dtype_of(value.type)):
             cx.report.error("E2104", part.span, f"`{name}` is not defined for `{value.type}`")
@@ -302,7 +274,7 @@ def _one(
     if isinstance(operand, Int) and name in MATH:
         hint = hint if hint is not None and is_float(cx, hint.dtype) else ScalarType("f64")
     value = value_of(cx, operand, source.span, hint)
-    if not _numbers(cx, value, source.span, name):
+    if not moves.numbers(cx, value, source.span, name):
         return None
     assert isinstance(value.type, (TensorType, ScalarType))
     if not defined(cx, value.type.dtype):
@@ -328,189 +300,3 @@ def _abs(cx: Body, node: tree.Call, source: tree.Expr, expected: Type | None) ->
     if value is None:
         return cx.poison()
     return cx.emit(Unary([Value(value.type)], node.span, "abs", value))
-
-
-def _tensor(cx: Body, source: tree.Expr, name: str) -> Value | None:
-    value = expressions.value(cx, source)
-    return value if _numbers(cx, value, source.span, name) else None
-
-
-def _reshape(cx: Body, node: tree.Call, source: tree.Expr, shape_node: tree.Expr) -> Operand:
-    value = _tensor(cx, source, "reshape")
-    shape = _shape(cx, shape_node)
-    if value is None or shape is None:
-        return cx.poison()
-    old = shape_of(value.type)
-    have, want = count(old), count(shape)
-    if not cx.facts.equal(have, want):
-        proof = cx.facts.prove(Fact("==", have, want))
-        note = f"`{have}` elements into `{want}`"
-        if proof.answer == "refuted":
-            note += f": they differ{witness_text(proof.witness)}"
-        cx.report.error(
-            "E2203",
-            node.span,
-            f"`reshape` of `[{', '.join(map(str, old))}]` to `[{', '.join(map(str, shape))}]`:"
-            " the element counts are not provably equal",
-            related=cx.bound_at(value),
-            notes=[note],
-            help=clause_help(cx.facts, proof),
-        )
-        return cx.poison()
-    assert isinstance(value.type, (TensorType, ScalarType))
-    result = Value(tensor(shape, value.type.dtype), value.name)
-    return cx.emit(Reshape([result], node.span, value))
-
-
-def _broadcast_to(cx: Body, node: tree.Call, source: tree.Expr, shape_node: tree.Expr) -> Operand:
-    value = _tensor(cx, source, "broadcast_to")
-    shape = _shape(cx, shape_node)
-    if value is None or shape is None:
-        return cx.poison()
-    assert isinstance(value.type, (TensorType, ScalarType))
-    target = Value(tensor(shape, value.type.dtype))
-    found = operators.broadcast(cx, [target, value], node.span, "`broadcast_to`")
-    if found is None:
-        return cx.poison()
-    from linnet.check.infer import same_shape
-
-    if not same_shape(cx.facts, found, shape):
-        cx.report.error(
-            "E2207",
-            node.span,
-            f"`broadcast_to` cannot shrink `{value.type}` to `[{', '.join(map(str, shape))}]`",
-            related=cx.bound_at(value),
-        )
-        return cx.poison()
-    return cx.emit(Broadcast([target], node.span, value))
-
-
-def _constant(cx: Body, node: tree.Expr) -> int | None:
-    dim = dimension(cx.scope, node)
-    if dim is None:
-        return None
-    if dim.constant is None:
-        cx.report.error("E2123", node.span, "an axis is a constant integer")
-    return dim.constant
-
-
-def _permute(cx: Body, node: tree.Call, source: tree.Expr, axes_node: tree.Expr) -> Operand:
-    value = _tensor(cx, source, "permute")
-    if not isinstance(axes_node, tree.ListExpr):
-        cx.report.error("E2210", axes_node.span, "expected a list of axes, such as `[1, 0]`")
-        return cx.poison()
-    axes = [_constant(cx, item) for item in axes_node.items]
-    if value is None or any(axis is None for axis in axes):
-        return cx.poison()
-    shape = shape_of(value.type)
-    numbers = [axis for axis in axes if axis is not None]
-    if any(isinstance(d, Pack) for d in shape):
-        cx.report.error(
-            "E2210",
-            node.span,
-            f"`permute` needs a known number of axes, not `{value.type}`",
-            help="index notation moves axes around a pack: `let y[*s, b, a] = x[*s, a, b]`",
-        )
-        return cx.poison()
-    if sorted(numbers) != list(range(len(shape))):
-        cx.report.error(
-            "E2210",
-            axes_node.span,
-            f"axes {numbers} are no permutation of the {len(shape)} axes of `{value.type}`",
-            related=cx.bound_at(value),
-        )
-        return cx.poison()
-    assert isinstance(value.type, (TensorType, ScalarType))
-    result = Value(tensor(tuple(shape[axis] for axis in numbers), value.type.dtype), value.name)
-    return cx.emit(Permute([result], node.span, value, tuple(numbers)))
-
-
-def axis_of(cx: Body, node: tree.Expr, shape: Shape) -> int | None:
-    """An axis of a shape, as it will stand in the operation; negative behind a pack."""
-    axis = _constant(cx, node)
-    if axis is None:
-        return None
-    rank = len(shape)
-    position = axis + rank if axis < 0 else axis
-    packs = [i for i, d in enumerate(shape) if isinstance(d, Pack)]
-    fits = 0 <= position < rank and position not in packs
-    if fits and packs and axis >= 0 and packs[0] < position:
-        fits = False
-    if fits and packs and axis < 0 and packs[-1] > position:
-        fits = False
-    if not fits:
-        cx.report.error(
-            "E2210",
-            node.span,
-            f"axis {axis} does not exist in `[{', '.join(map(str, shape))}]`",
-            help="axes behind a pack count from the back: `axis = -1`" if packs else None,
-        )
-        return None
-    return axis if packs else position
-
-
-def _concat(cx: Body, node: tree.Call, parts: list[tree.Expr], axis_node: tree.Expr) -> Operand:
-    values = [_tensor(cx, part, "concat") for part in parts]
-    found = [value for value in values if value is not None]
-    if len(found) < len(values):
-        return cx.poison()
-    first = found[0]
-    assert isinstance(first.type, (TensorType, ScalarType))
-    shape = shape_of(first.type)
-    axis = axis_of(cx, axis_node, shape)
-    if axis is None:
-        return cx.poison()
-    total = shape[axis]
-    assert isinstance(total, Dim)
-    for value, part in zip(found[1:], parts[1:], strict=True):
-        assert isinstance(value.type, (TensorType, ScalarType))
-        if value.type.dtype != first.type.dtype:
-            operators.dtypes_differ(cx, first, value, part.span, "`concat`")
-            return cx.poison()
-        other = shape_of(value.type)
-        if len(other) != len(shape):
-            cx.report.error(
-                "E2202",
-                part.span,
-                f"`concat` of `{first.type}` and `{value.type}`: the numbers of axes differ",
-                related=cx.bound_at(first),
-            )
-            return cx.poison()
-        extent = other[axis]
-        if not isinstance(extent, Dim):
-            cx.report.error("E2210", axis_node.span, "`concat` along a pack")
-            return cx.poison()
-        aligned = list(other)
-        aligned[axis] = shape[axis]
-        coerced = coerce(
-            cx,
-            Value(tensor(tuple(aligned), value.type.dtype)),
-            first.type,
-            part.span,
-            "this part of `concat`, beside its axis,",
-            cx.bound_at(first),
-        )
-        if coerced.type is ERROR:
-            return cx.poison()
-        total = total + extent
-    result = list(shape)
-    result[axis] = total
-    out = Value(tensor(tuple(result), first.type.dtype))
-    return cx.emit(Concat([out], node.span, found, axis))
-
-
-def _cumsum(cx: Body, node: tree.Call, source: tree.Expr, axis_node: tree.Expr) -> Operand:
-    value = _tensor(cx, source, "cumsum")
-    if value is None:
-        return cx.poison()
-    assert isinstance(value.type, (TensorType, ScalarType))
-    if not is_numeric(cx, value.type.dtype):
-        cx.report.error("E2104", source.span, f"`cumsum` is not defined for `{value.type}`")
-        return cx.poison()
-    axis = axis_of(cx, axis_node, shape_of(value.type))
-    if axis is None:
-        return cx.poison()
-    return cx.emit(Cumsum([Value(value.type)], node.span, value, axis))
-
-
-__all__ = ["Const", "call"]

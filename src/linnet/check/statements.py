@@ -1,43 +1,30 @@
-"""Statements, and the loops that carry variables around."""
+"""Statements other than loops."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from linnet.check import choices, expressions, grids
+from linnet.check import expressions, grids, loops
 from linnet.check.body import Body, Local, Operand, Sub, SubArray
 from linnet.check.coerce import coerce, value_of
 from linnet.check.declare import kind_of
-from linnet.check.dimensions import dimension, kind_text
+from linnet.check.dimensions import kind_text
 from linnet.check.modules import Import
 from linnet.check.report import did_you_mean
 from linnet.check.typing import ERROR, value_type
 from linnet.diagnostics.diagnostic import Label
-from linnet.dims import Dim, DimTooLarge, Fact
+from linnet.dims import DimTooLarge
 from linnet.ir.program import (
-    Loop,
-    MakeTuple,
-    Op,
-    Region,
     StateWrite,
-    Step,
     TupleGet,
     Value,
-    While,
 )
 from linnet.ir.types import (
-    BlockRef,
-    ScalarType,
-    TensorType,
     TupleType,
     Type,
-    shape_of,
-    tensor,
 )
 from linnet.source import Span
 from linnet.syntax import tree
-
-COUNTER = ScalarType("i64")
 
 
 def function_body(cx: Body, node: tree.Function) -> Value | None:
@@ -110,13 +97,13 @@ def _statement(cx: Body, node: tree.Stmt) -> None:
             _assign(cx, node)
         case tree.StaticFor():
             if node.stop is None:
-                _each(cx, node)
+                loops.each(cx, node)
             else:
-                _counted(cx, node.name, node.start, node.stop, node.body, node, static=True)
+                loops.counted(cx, node.name, node.start, node.stop, node.body, node, static=True)
         case tree.For():
-            _counted(cx, node.name, node.start, node.stop, node.body, node, static=False)
+            loops.counted(cx, node.name, node.start, node.stop, node.body, node, static=False)
         case tree.While():
-            _while(cx, node)
+            loops.while_(cx, node)
         case tree.Return():
             cx.report.error(
                 "E2120",
@@ -139,7 +126,7 @@ def _annotation(cx: Body, node: tree.TypeExpr | None) -> Type | None:
 def _let(cx: Body, node: tree.Let) -> None:
     type = _annotation(cx, node.type)
     if isinstance(node.value, tree.ForExpr):
-        operand: Operand = _for_yield(cx, node.value)
+        operand: Operand = loops.for_yield(cx, node.value)
     else:
         operand = expressions.expression(cx, node.value, None if type is ERROR else type)
     if type is not None:
@@ -212,13 +199,6 @@ def _var(cx: Body, node: tree.Var) -> None:
     cx.declare(node.name.text, value, node.name.span, mutable=True, warn=value.type is not ERROR)
 
 
-def _lookup(cx: Body, name: str) -> Local | None:
-    for frame in reversed(cx.frames):
-        if name in frame:
-            return frame[name]
-    return None
-
-
 def _assign(cx: Body, node: tree.Assign) -> None:
     target = node.target
     if not isinstance(target, tree.Name):
@@ -231,7 +211,7 @@ def _assign(cx: Body, node: tree.Assign) -> None:
         expressions.expression(cx, node.value)
         return
     name = target.text
-    local = _lookup(cx, name)
+    local = cx.lookup(name)
     if local is not None:
         _assign_local(cx, node, target, local)
         return
@@ -312,227 +292,3 @@ def _assign_local(cx: Body, node: tree.Assign, target: tree.Name, local: Local) 
         local.operand = value
     elif value.type is not ERROR:
         local.operand = value
-
-
-# --- loops ---------------------------------------------------------------------------
-
-
-def assigned(body: list[tree.Stmt]) -> dict[str, None]:
-    """The names that statements assign, loops inside included."""
-    names: dict[str, None] = {}
-    for statement in body:
-        match statement:
-            case tree.Assign(target=tree.Name(text=text)):
-                names[text] = None
-            case tree.StaticFor(body=inner) | tree.For(body=inner) | tree.While(body=inner):
-                names.update(assigned(inner))
-            case tree.Let(value=tree.ForExpr(body=inner)):
-                names.update(assigned(inner))
-    return names
-
-
-class Carried:
-    """The variables that a loop's body assigns, as parameters of its regions."""
-
-    def __init__(self, cx: Body, body: list[tree.Stmt]):
-        self.cx = cx
-        self.locals: list[Local] = []
-        for name in assigned(body):
-            local = _lookup(cx, name)
-            if local is not None and local.mutable and isinstance(local.operand, Value):
-                if local.operand.type is not ERROR:
-                    self.locals.append(local)
-        self.init = [self.value(local) for local in self.locals]
-        self.types = [value.type for value in self.init]
-
-    @staticmethod
-    def value(local: Local) -> Value:
-        assert isinstance(local.operand, Value)
-        return local.operand
-
-    def enter(self) -> list[Value]:
-        """Fresh parameters, which the variables are while a region is checked."""
-        params = []
-        for local, type in zip(self.locals, self.types, strict=True):
-            value = Value(type, local.name)
-            self.cx.origin[value.id] = local.span
-            local.operand = value
-            params.append(value)
-        return params
-
-    def leave(self) -> list[Value]:
-        """The variables' values at the end of a region."""
-        return [self.value(local) for local in self.locals]
-
-    def results(self) -> list[Value]:
-        found = []
-        for local, type in zip(self.locals, self.types, strict=True):
-            value = Value(type, local.name)
-            self.cx.origin[value.id] = local.span
-            local.operand = value
-            found.append(value)
-        return found
-
-
-def _each(cx: Body, node: tree.StaticFor) -> None:
-    """`static for layer in layers`"""
-    operand = expressions.expression(cx, node.start)
-    owner = operand if isinstance(operand, SubArray) else None
-    if owner is None:
-        if not (isinstance(operand, Value) and operand.type is ERROR):
-            cx.report.error(
-                "E2121",
-                node.start.span,
-                "`static for` goes over an array of blocks or a compile-time range",
-                help="`static for i in 0..N { … }`",
-            )
-    counter = Value(COUNTER, node.name.text)
-    carried = Carried(cx, node.body)
-    ops = cx.open_region()
-    params = carried.enter()
-    cx.push()
-    if owner is None:
-        cx.declare(node.name.text, cx.poison(), node.name.span)
-    else:
-        *before, last = owner.receiver
-        sub = Sub((*before, Step(last.name, counter)), owner.ref, owner.declared)
-        cx.declare(node.name.text, sub, node.name.span, warn=True)
-    for statement in node.body:
-        check(cx, statement)
-    cx.pop()
-    cx.close_region()
-    body = Region([counter, *params], ops, carried.leave())
-    if owner is None:
-        carried.results()
-        return
-    loop = Loop(carried.results(), node.span, Dim.const(0), owner.length, carried.init, body, True)
-    cx.ops[-1].append(loop)
-
-
-def _bounds(cx: Body, start: tree.Expr, stop: tree.Expr) -> tuple[Dim, Dim] | None:
-    first, last = dimension(cx.scope, start), dimension(cx.scope, stop)
-    if first is None or last is None:
-        return None
-    if cx.facts.prove(Fact("<=", first, last)).answer == "refuted":
-        cx.report.error("E2208", start.span.to(stop.span), f"`{first}..{last}` runs backwards")
-        return None
-    return first, last
-
-
-def _counted(
-    cx: Body,
-    name: tree.Ident,
-    start: tree.Expr,
-    stop: tree.Expr,
-    statements: list[tree.Stmt],
-    node: tree.Stmt,
-    static: bool,
-) -> None:
-    bounds = _bounds(cx, start, stop)
-    counter = Value(COUNTER, name.text)
-    carried = Carried(cx, statements)
-    ops = cx.open_region()
-    params = carried.enter()
-    cx.push()
-    _counter(cx, name, counter, bounds, static)
-    for statement in statements:
-        check(cx, statement)
-    cx.pop()
-    cx.close_region()
-    body = Region([counter, *params], ops, carried.leave())
-    results = carried.results()
-    if bounds is not None:
-        cx.ops[-1].append(
-            Loop(results, node.span, bounds[0], bounds[1], carried.init, body, static)
-        )
-
-
-def _counter(
-    cx: Body, name: tree.Ident, counter: Value, bounds: tuple[Dim, Dim] | None, static: bool
-) -> None:
-    cx.origin[counter.id] = name.span
-    local = cx.declare(name.text, counter, name.span)
-    local.counter = static
-    if bounds is not None:
-        cx.counters[counter.id] = bounds
-
-
-def _while(cx: Body, node: tree.While) -> None:
-    carried = Carried(cx, node.body)
-    condition_ops = cx.open_region()
-    condition_params = carried.enter()
-    test = choices.condition(cx, node.condition)
-    cx.close_region()
-    ops = cx.open_region()
-    params = carried.enter()
-    cx.push()
-    for statement in node.body:
-        check(cx, statement)
-    cx.pop()
-    cx.close_region()
-    body = Region(params, ops, carried.leave())
-    results = carried.results()
-    if test.type is ERROR:
-        return
-    cx.ops[-1].append(
-        While(
-            results,
-            node.span,
-            carried.init,
-            Region(condition_params, condition_ops, [test]),
-            body,
-        )
-    )
-
-
-def _for_yield(cx: Body, node: tree.ForExpr) -> Value:
-    """`let ys = for i in a..b { … yield y }`"""
-    bounds = _bounds(cx, node.start, node.stop)
-    counter = Value(COUNTER, node.name.text)
-    carried = Carried(cx, node.body)
-    ops: list[Op] = cx.open_region()
-    params = carried.enter()
-    cx.push()
-    _counter(cx, node.name, counter, bounds, False)
-    yielded: Value | None = None
-    for position, statement in enumerate(node.body):
-        if isinstance(statement, tree.Yield) and position == len(node.body) - 1:
-            yielded = expressions.value(cx, statement.value)
-        else:
-            check(cx, statement)
-    parts: list[Value] = []
-    is_tuple = False
-    if yielded is None:
-        if not any(isinstance(statement, tree.Yield) for statement in node.body):
-            cx.report.error("E2120", node.span, "the body of `for … yield` ends in `yield`")
-    elif isinstance(yielded.type, TupleType):
-        is_tuple = True
-        for position, item in enumerate(yielded.type.items):
-            parts.append(cx.emit(TupleGet([Value(item)], node.span, yielded, position)))
-    elif yielded.type is not ERROR:
-        parts = [yielded]
-    cx.pop()
-    cx.close_region()
-    body = Region([counter, *params], ops, [*carried.leave(), *parts])
-    results = carried.results()
-    if bounds is None or not parts:
-        return cx.poison()
-    stacked: list[Value] = []
-    for part in parts:
-        if not isinstance(part.type, (TensorType, ScalarType)):
-            cx.report.error(
-                "E2101", node.span, f"`yield` stacks tensors and scalars, not `{part.type}`"
-            )
-            return cx.poison()
-        shape = (bounds[1] - bounds[0], *shape_of(part.type))
-        stacked.append(Value(tensor(shape, part.type.dtype), part.name))
-    cx.ops[-1].append(
-        Loop([*results, *stacked], node.span, bounds[0], bounds[1], carried.init, body)
-    )
-    if not is_tuple:
-        return stacked[0]
-    type = TupleType(tuple(value.type for value in stacked))
-    return cx.emit(MakeTuple([Value(type)], node.span, stacked))
-
-
-__all__ = ["BlockRef", "check", "function_body"]
