@@ -52,8 +52,11 @@ void k_attention(ctx *c, int hazard, int type, const void *q, const long *qs, co
     long per = MOST(1, ROWS / share);              // queries of one piece of work
     long pieces = (queries + per - 1) / per, groups = (share + ROWS - 1) / ROWS;
     if (batch * heads * queries * dim == 0) return;
-    step_begin(c, hazard, 1);
-    atomic_long *next = work_counter(c);
+    long reach = mask == 1 ? LEAST(keys, at + queries) : keys;
+    const int parallel = (double)batch * heads * queries * MOST(reach, 1) * dim > 60000.0;
+    step_begin(c, hazard, parallel);
+    if (!parallel && c->thread) return;
+    atomic_long *next = parallel ? work_counter(c) : NULL;
     size_t row = (dim * 3 + KEYS + 16) * sizeof(float);
     char *own = scratch(c, ROWS * (row + 128) + 2 * KEYS * dim * sizeof(float) + 4096);
     float *values = (float *)own, *keys_f = values + KEYS * dim;
@@ -65,7 +68,7 @@ void k_attention(ctx *c, int hazard, int type, const void *q, const long *qs, co
         qf[r] = p[r] + KEYS + 8;
     }
     long total = batch * kv * pieces * groups;
-    for (long task = work_next(next); task < total; task = work_next(next)) {
+    for (long task = next ? work_next(next) : 0; task < total; task = next ? work_next(next) : task + 1) {
         long piece = pieces - 1 - task % pieces, g = task / pieces; // the longest first
         long group = g % groups, h = g / groups % kv, b = g / groups / kv;
         long q0 = piece * per, qn = LEAST(per, queries - q0);

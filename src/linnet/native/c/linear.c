@@ -33,7 +33,7 @@ static void dot_f16(int rows, int outs, const f16 *const *x, const f16 *w, long 
 static void block(const weight *w, int type, const void *const *rows, const packed_row *quant, long n,
                   long base, long lo, long hi, long in, void *y, int ytype, const long *dest, long ldy,
                   const void *bias) {
-    float part[TILE_ROWS * TILE_OUTS];
+    float part[MOST(TILE_ROWS, PACKED_ROWS) * TILE_OUTS];
     const int tile = w->kind == DENSE ? TILE_ROWS : PACKED_ROWS;
     unpacked panel[TILE_OUTS];
     char *memory = NULL;
@@ -137,7 +137,9 @@ void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, lon
     packed_row *quant = NULL;
     int32_t *order = (int32_t *)shared, *start = order + slots;
     char *room = shared + ((slots + count + 1) * 4 + 63) / 64 * 64;
-    step_begin(c, hazard, 1);
+    const int parallel = (double)slots * in * out > 60000.0;
+    step_begin(c, hazard, parallel);
+    if (!parallel && c->thread) return;
     if (c->thread == 0) { // counting sort, stable
         memset(start, 0, (count + 1) * 4);
         for (long s = 0; s < slots; s++) start[experts[s] + 1]++;
@@ -147,21 +149,21 @@ void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, lon
         start[0] = 0;
     }
     if (w->kind != DENSE)
-        quant = quantize_all(c, type, x, ldx, xrows, in, room, xrows * c->thread / c->threads,
-                             xrows * (c->thread + 1) / c->threads);
-    step_begin(c, 1, 1);
-    atomic_long *next = work_counter(c);
+        quant = quantize_all(c, type, x, ldx, xrows, in, room, parallel ? xrows * c->thread / c->threads : 0,
+                             parallel ? xrows * (c->thread + 1) / c->threads : xrows);
+    if (parallel) step_begin(c, 1, 1);
+    atomic_long *next = parallel ? work_counter(c) : NULL;
     char *own = scratch(c, ROW_BLOCK * (16 + sizeof(packed_row)) + 64);
     const void **rows = (const void **)own;
     long *dest = (long *)(own + ROW_BLOCK * 8);
     packed_row *part = (packed_row *)(own + ROW_BLOCK * 16);
-    long task = work_next(next), at = 0;
+    long task = next ? work_next(next) : 0, at = 0;
     for (long e = 0; e < count; e++) {
         long n = start[e + 1] - start[e];
         if (n == 0) continue;
         for (long o = 0; o < out_blocks; o++, at++) {
             if (at != task) continue;
-            task = work_next(next);
+            task = next ? work_next(next) : task + 1;
             for (long r0 = 0; r0 < n; r0 += ROW_BLOCK) {
                 long m = n - r0 < ROW_BLOCK ? n - r0 : ROW_BLOCK;
                 for (long r = 0; r < m; r++) {

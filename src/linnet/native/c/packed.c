@@ -237,7 +237,109 @@ void packed_dot(int rows, int outs, const packed_row *x, const unpacked *w, long
         }
 }
 
+#ifdef HAVE_VNNI
+// 64 bytes of weight row `o` at element i, and their scales by lane, as `unpack` would give them.
+static inline __attribute__((always_inline)) __m512i bytes_at(const int kind, const int g, const uint8_t *p, long i) {
+    const __m512i low = _mm512_set1_epi8(15);
+    if (kind == INT8) return _mm512_xor_si512(_mm512_loadu_si512(p + i), _mm512_set1_epi8((char)0x80));
+    if (kind == Q8_0) {
+        const uint8_t *b = p + i / 32 * 34 + 2;
+        __m512i v = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const void *)b)),
+                                       _mm256_loadu_si256((const void *)(b + 34)), 1);
+        return _mm512_xor_si512(v, _mm512_set1_epi8((char)0x80));
+    }
+    if (kind == INT4 && g == 128) {
+        __m512i v = _mm512_loadu_si512(p + i / 128 * 64);
+        return _mm512_and_si512(i % 128 ? _mm512_srli_epi16(v, 4) : v, low);
+    }
+    __m256i b;
+    if (kind == INT4) b = _mm256_loadu_si256((const void *)(p + i / 2));
+    else {
+        long size = kind == Q4_0 ? 18 : 20;
+        const uint8_t *q = p + i / 32 * size + size - 16;
+        b = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)q)),
+                                    _mm_loadu_si128((const void *)(q + size)), 1);
+    }
+    __m512i v = _mm512_inserti64x4(_mm512_castsi256_si512(b), _mm256_srli_epi16(b, 4), 1);
+    if (kind != INT4 || g == 32) v = _mm512_shuffle_i64x2(v, v, 0xD8);
+    return _mm512_and_si512(v, low);
+}
+
+// A loop of its own for each format, with the sums in the order of `packed_tile`.
+static inline __attribute__((always_inline)) void one(
+    const int kind, const int g, const int outs, const packed_row *x, const weight *w, long row, long in, float *y) {
+    const __m512i spread = SPREAD_INDEX;
+    const long size = kind == INT4 ? in / 2 : kind == INT8 ? in : in / 32 * (kind == Q4_0 ? 18 : kind == Q4_1 ? 20 : 34);
+    const long groups = kind == INT4 || kind == INT8 ? in / w->group : 0;
+    const long step = w->group; // an INT8 group may be the whole row
+    const uint8_t *p[TILE_OUTS];
+    const float *scale[TILE_OUTS];
+    const uint8_t *zero[TILE_OUTS];
+    __m512 acc[TILE_OUTS], off[TILE_OUTS];
+#pragma GCC unroll 8
+    for (int o = 0; o < outs; o++) {
+        p[o] = (const uint8_t *)w->data + (row + o) * size;
+        scale[o] = groups ? (const float *)w->scale + (row + o) * groups : NULL;
+        zero[o] = kind == INT4 && w->zero ? (const uint8_t *)w->zero + (row + o) * groups : NULL;
+        acc[o] = off[o] = _mm512_setzero_ps();
+    }
+    for (long i = 0; i < in; i += 256) {
+        float z[TILE_OUTS][16];
+        const int chunks = in - i < 256 ? (int)((in - i) / 64) : 4;
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; k++) {
+            if (k >= chunks) break;
+            const long at = i + k * 64;
+            __m512i xv = _mm512_loadu_si512(x->q + at);
+            __m512 xs = SPREAD(x->scale + at / 16);
+#pragma GCC unroll 8
+            for (int o = 0; o < outs; o++) {
+                float s0, s1, z0, z1;
+                if (groups) {
+                    long k0 = kind == INT8 ? at / step : at / g, k1 = kind == INT8 ? (at + 32) / step : (at + 32) / g;
+                    s0 = scale[o][k0], s1 = scale[o][k1];
+                    if (kind == INT8) z0 = 128.0f * s0, z1 = 128.0f * s1;
+                    else z0 = s0 * (zero[o] ? (float)zero[o][k0] : 8.0f), z1 = s1 * (zero[o] ? (float)zero[o][k1] : 8.0f);
+                } else {
+                    const long block = kind == Q4_0 ? 18 : kind == Q4_1 ? 20 : 34;
+                    const uint8_t *b = p[o] + at / 32 * block;
+                    s0 = half_at(b), s1 = half_at(b + block);
+                    if (kind == Q4_1) z0 = -half_at(b + 2), z1 = -half_at(b + block + 2);
+                    else z0 = (kind == Q4_0 ? 8.0f : 128.0f) * s0, z1 = (kind == Q4_0 ? 8.0f : 128.0f) * s1;
+                }
+                __m512 ws = _mm512_mask_blend_ps(0xff00, _mm512_set1_ps(s0), _mm512_set1_ps(s1));
+                z[o][k * 4] = z[o][k * 4 + 1] = z0, z[o][k * 4 + 2] = z[o][k * 4 + 3] = z1;
+                __m512i d = _mm512_dpbusd_epi32(_mm512_setzero_si512(), bytes_at(kind, g, p[o], at), xv);
+                acc[o] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d), _mm512_mul_ps(ws, xs), acc[o]);
+            }
+        }
+        __mmask16 m = (__mmask16)((1u << (chunks * 4)) - 1);
+        __m512 sum = _mm512_maskz_loadu_ps(m, x->sum + i / 16);
+#pragma GCC unroll 8
+        for (int o = 0; o < outs; o++)
+            off[o] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(m, z[o]), sum, off[o]);
+    }
+#pragma GCC unroll 8
+    for (int o = 0; o < outs; o++) y[o] = lanes_sum((v16)acc[o]) - lanes_sum((v16)off[o]);
+}
+#endif
+
 int packed_dot_one(int outs, const packed_row *x, const weight *w, long row, long in, float *y) {
+#ifdef HAVE_VNNI
+    if (outs != TILE_OUTS || in % 64) return 0;
+    switch (w->kind) {
+    case INT8: one(INT8, 0, TILE_OUTS, x, w, row, in, y); return w->group % 32 == 0;
+    case INT4:
+        if (w->group == 128) one(INT4, 128, TILE_OUTS, x, w, row, in, y);
+        else if (w->group == 64) one(INT4, 64, TILE_OUTS, x, w, row, in, y);
+        else if (w->group == 32) one(INT4, 32, TILE_OUTS, x, w, row, in, y);
+        else return 0;
+        return 1;
+    case Q4_0: one(Q4_0, 32, TILE_OUTS, x, w, row, in, y); return 1;
+    case Q4_1: one(Q4_1, 32, TILE_OUTS, x, w, row, in, y); return 1;
+    case Q8_0: one(Q8_0, 32, TILE_OUTS, x, w, row, in, y); return 1;
+    }
+#endif
     (void)outs, (void)x, (void)w, (void)row, (void)in, (void)y;
     return 0;
 }

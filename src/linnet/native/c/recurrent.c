@@ -79,13 +79,15 @@ void k_delta_rule(ctx *c, int hazard, const float *q, const long *qs, const floa
                   const float *v, const long *vs, const float *decay, const float *beta,
                   const float *initial, float *final, float *out, long batch, long length, long kh,
                   long vh, long dk, long dv, float scale) {
-    step_begin(c, hazard, 1);
-    atomic_long *next = work_counter(c);
+    const int parallel = (double)batch * vh * length * dk * dv > 60000.0;
+    step_begin(c, hazard, parallel);
+    if (!parallel && c->thread) return;
+    atomic_long *next = parallel ? work_counter(c) : NULL;
     float *own = scratch(c, ((size_t)dk * dv + 4 * CHUNK * CHUNK + CHUNK * (3 * dv + 3 * dk) + 4 * CHUNK) * 4);
     float *state = own, *kk = state + dk * dv, *qk = kk + CHUNK * CHUNK;
     float *u = qk + CHUNK * CHUNK, *o = u + CHUNK * dv, *kd = o + CHUNK * dv, *qd = kd + CHUNK * dk;
     float *kt = qd + CHUNK * dk, *sum = kt + CHUNK * dk, *grow = sum + CHUNK, *fade = grow + CHUNK;
-    for (long task = work_next(next); task < batch * vh; task = work_next(next)) {
+    for (long task = next ? work_next(next) : 0; task < batch * vh; task = next ? work_next(next) : task + 1) {
         long b = task / vh, h = task % vh, g = h / (vh / kh);
         if (initial) memcpy(state, initial + task * dk * dv, dk * dv * 4);
         else memset(state, 0, dk * dv * 4);
@@ -149,11 +151,15 @@ void k_delta_step(ctx *c, int hazard, const float *q, const long *qs, const floa
                   const float *v, const long *vs, const float *decay, const float *beta,
                   const float *initial, float *final, float *out, long batch, long kh, long vh, long dk,
                   long dv, float scale) {
-    step_begin(c, hazard, 1);
+    const int parallel = (double)batch * vh * dk * dv > 60000.0;
+    step_begin(c, hazard, parallel);
+    if (!parallel && c->thread) return;
     long total = batch * vh;
     float *seen = scratch(c, dv * 8);
     float *change = seen + dv;
-    for (long task = total * c->thread / c->threads; task < total * (c->thread + 1) / c->threads; task++) {
+    long first = parallel ? total * c->thread / c->threads : 0;
+    long last = parallel ? total * (c->thread + 1) / c->threads : total;
+    for (long task = first; task < last; task++) {
         long b = task / vh, h = task % vh, g = h / (vh / kh);
         const float *kp = k + b * ks[0] + g * ks[2], *qp = q + b * qs[0] + g * qs[2];
         const float *vp = v + b * vs[0] + h * vs[2];
