@@ -28,10 +28,12 @@ _CLIP = 400  # characters of a signature
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A name's declaration, None where it is the declaration itself, and what to say of it."""
+    """What to say of a name. `kind` is "declaration" where it is declared, "item" and "local"
+    where it leads to its declaration at `target`, "plain" for what has none."""
 
     target: Span | None
     text: str
+    kind: str
 
 
 @dataclass(slots=True)
@@ -41,6 +43,7 @@ class _Meaning:
     block: BlockDecl | None = None
     module: ModuleScope | None = None
     item: Decl | None = None
+    member: bool = False
     type: Type | None = None
 
 
@@ -93,7 +96,7 @@ class _Resolver:
                 continue
             start = Span(target.file.source, 0, 0)
             for ident in use.path[-1:]:
-                self.found[ident.span.start] = Reference(start, f"module {target.id}")
+                self.found[ident.span.start] = Reference(start, f"module {target.id}", "item")
             for name in use.names or []:
                 decl = target.items.get(name.name.text)
                 if decl is not None:
@@ -154,11 +157,12 @@ class _Resolver:
     # --- names -----------------------------------------------------------------
 
     def declared(self, span: Span, text: str) -> None:
-        self.found[span.start] = Reference(None, text)
+        self.found[span.start] = Reference(None, text, "declaration")
 
     def refer(self, span: Span, meaning: _Meaning | None) -> None:
         if meaning is not None:
-            self.found[span.start] = Reference(meaning.span, meaning.text)
+            kind = "item" if meaning.item is not None or meaning.member else "local"
+            self.found[span.start] = Reference(meaning.span, meaning.text, kind)
 
     def local(self, ident: tree.Ident, type: Type | None) -> None:
         text = f"{ident.text}: {type}" if type is not None else ident.text
@@ -320,7 +324,8 @@ class _Resolver:
                 if result is not None:
                     text = f"{known.text}\n" if known is not None else ""
                     target = known.target if known is not None else None
-                    self.found[name_span.start] = Reference(target, f"{text}here: {result}")
+                    kind = known.kind if known is not None else "plain"
+                    self.found[name_span.start] = Reference(target, f"{text}here: {result}", kind)
                 for part in [*(generics or []), *(a.value for a in arguments)]:
                     self.visit(part)
             case tree.Index(object=owner):

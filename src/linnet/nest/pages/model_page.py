@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from linnet.check.modules import ModuleScope
+from linnet.errors import PackageError
 from linnet.ir.memory import Stored
 from linnet.ir.program import Function
 from linnet.ir.types import BITS, TensorType, substitute
 from linnet.nest.diagram import Diagram
 from linnet.nest.pages.html import element, human_bytes, human_count, outside, page, text
-from linnet.nest.pages.links import links_of
+from linnet.nest.pages.links import links_of, signature
 from linnet.nest.pages.readme import readme_html
 from linnet.nest.pages.shown import Shown
 from linnet.nest.pages.source import source_html
 from linnet.source import Span
+
+MAX_SOURCE = 1 << 20  # characters; the largest model of the zoo has fifty thousand
 
 Address = Callable[[Span], "str | None"]
 
@@ -164,11 +169,7 @@ def entries(shown: Shown, address: Address) -> str:
     for name, entry in shown.entries.items():
         href = address(entry.span) if entry.span is not None else None
         title = f'<a href="{text(href)}">{text(name)}</a>' if href else text(name)
-        if entry.span is not None:
-            written = " ".join(entry.span.text.partition("{")[0].split())
-            written = written.replace("( ", "(").replace(", )", ")")
-        else:
-            written = name
+        written = declaration(shown, name, entry)
         effects = ""
         if name in shown.bound.entries:
             instance = shown.bound.functions[shown.bound.entries[name]]
@@ -178,13 +179,27 @@ def entries(shown: Shown, address: Address) -> str:
                 effects = f"<p>Writes {names}.</p>"
             else:
                 effects = "<p>Keeps no state.</p>"
-        doc = f"<p>{text(entry.doc)}</p>" if entry.doc else ""
+        doc = f"<p>{prose(entry.doc)}</p>" if entry.doc else ""
         parts.append(
             f'<article class="entry"><h3>{title}</h3><pre class="sig"><code>{text(written)}</code>'
             f"</pre><p>With the card's sizes: <code>{text(concrete(shown, entry))}</code></p>"
             f"{doc}{effects}</article>"
         )
     return "".join(parts) or "<p>None.</p>"
+
+
+def declaration(shown: Shown, name: str, entry: Function) -> str:
+    """An entry's head as it stands in the source, in one line."""
+    decl = shown.checker.blocks[shown.root].methods.get(name)
+    return signature(decl.node).partition("\n")[0] if decl is not None else entry.name
+
+
+def prose(doc: str) -> str:
+    """A documentation comment: text, and code between backticks."""
+    parts = text(" ".join(doc.split())).split("`")
+    if len(parts) % 2 == 0:
+        return "`".join(parts)
+    return "".join(f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(parts))
 
 
 def concrete(shown: Shown, entry: Function) -> str:
@@ -226,6 +241,9 @@ def run(shown: Shown) -> str:
 
 def source(shown: Shown, address: Address) -> str:
     parts = []
+    total = sum(len(scope.file.source.text) for scope in shown.modules())
+    if total > MAX_SOURCE:
+        raise PackageError(f"{total:,} characters of source are too many to show ({MAX_SOURCE:,})")
     for position, scope in enumerate(shown.modules()):
         file = scope.file
         lines = file.source.text.count("\n") + 1
@@ -237,10 +255,17 @@ def source(shown: Shown, address: Address) -> str:
         )
         opened = " open" if position == 0 else ""
         parts.append(
-            f'<details class="module"{opened}><summary><code>{text(scope.id)}</code>'
+            f'<details class="module"{opened}><summary><code>{text(file_name(shown, scope))}</code>'
             f"<span>{lines} lines</span></summary>{html}</details>"
         )
     return "".join(parts)
+
+
+def file_name(shown: Shown, scope: ModuleScope) -> str:
+    """Where a module's file stands in the package; of a dependency, its module's name."""
+    path = Path(scope.file.source.path).resolve()
+    folder = shown.folder.resolve()
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else scope.id
 
 
 def anchor_of(module: str) -> str:

@@ -68,5 +68,7 @@ def _token(
     title = f' title="{text(reference.text)}"'
     href = address(reference.target) if reference.target is not None else None
     if href is None:
-        return f"<b{title}>{shown}</b>" if reference.target is None else f"<i{title}>{shown}</i>"
-    return f'<a href="{text(href)}"{title}>{shown}</a>'
+        tag = "b" if reference.kind == "declaration" else "i"
+        return f"<{tag}{title}>{shown}</{tag}>"
+    kind = ' class="d"' if reference.kind == "item" else ""
+    return f'<a href="{text(href)}"{kind}{title}>{shown}</a>'

@@ -270,7 +270,9 @@ function buildControls() {
 
 // --- diagrams: the layout is that of linnet/nest/diagram/svg.py -------------------------------
 
-const BOX = 292, MARGIN = 6, PAD = 12, LINE = 17, RAIL = 11, CHARACTER = 6.1;
+// Narrower boxes where the window is, so that a phone shows a whole layer.
+const box = () => (innerWidth < 640 ? 196 : 292);
+const MARGIN = 6, PAD = 12, LINE = 17, RAIL = 11, CHARACTER = 6.1;
 
 function svg(tag, attributes = {}, text) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -331,7 +333,7 @@ function measure(leaf) {
     leaf.rails.set(`${source},${port}`, lane);
   }
   leaf.lanes = free.length;
-  let width = BOX;
+  let width = box();
   let y = gap(leaf.params);
   for (const placed of leaf.rows) {
     placed.height = headHeight(placed);
@@ -473,7 +475,11 @@ function toggle(event) {
 
 function choose(name) {
   state.entry = name;
-  if (!state.open.has(name)) state.open.set(name, new Set(data.entries[name].open));
+  if (!state.open.has(name)) {
+    const deepest = innerWidth < 640 ? 3 : 99; // a phone has no room for more boxes in boxes
+    const open = data.entries[name].open.filter((path) => path.split("/").length <= deepest);
+    state.open.set(name, new Set(open));
+  }
   for (const tab of $$(".tabs [data-entry]")) {
     if (tab.dataset.entry === name) tab.setAttribute("aria-current", "true");
     else tab.removeAttribute("aria-current");
