@@ -299,7 +299,7 @@ def delta(dtype, b, s, hk, hv, dk, dv, strong=False):
 @pytest.mark.parametrize("length", SIZES)
 def test_gated_delta_rule(compare, dtype, length):
     # Everything inside is f32, so the bound is f32's whatever the dtype of what comes in.
-    bound = 5 * BOUNDS["f32"] / BOUNDS[dtype] if dtype != "f64" else 1.0
+    bound = 5 * BOUNDS["f32"] / BOUNDS[dtype]
     compare(DELTA, dtype, "run", *delta(dtype, 2, length, 2, 4, 8, 6), bound=bound)
     compare(DELTA, dtype, "parts", *delta(dtype, 1, length, 1, 3, 4, 8, True), bound=bound)
 
@@ -313,7 +313,7 @@ def test_gated_delta_rule_leaves_the_state(compare):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gated_delta_step(compare, dtype):
-    bound = 5 * BOUNDS["f32"] / BOUNDS[dtype] if dtype != "f64" else 1.0
+    bound = 5 * BOUNDS["f32"] / BOUNDS[dtype]
     for shape in ((2, 2, 4, 8, 6), (1, 1, 1, 4, 4), (3, 2, 2, 5, 3)):
         b, hk, hv, dk, dv = shape
         q, k, v, decay, beta, initial, scale = delta(dtype, b, 1, hk, hv, dk, dv)

@@ -155,9 +155,7 @@ class Signature:
                     f"`{name}`: expected a tensor {self.shape_text(type)} of {type.dtype}, "
                     f"found {describe(value)}"
                 ) from error
-            if value.numel() == 0 and not value.dtype.is_floating_point:
-                value = value.to(dtypes.STORAGE[type.dtype])
-            elif value.numel() == 0 or type.dtype in dtypes.FLOATS:
+            if (value.numel() == 0 and not value.dtype.is_floating_point) or value.numel() == 0 or type.dtype in dtypes.FLOATS:
                 value = value.to(dtypes.STORAGE[type.dtype])
         if value.dim() != len(type.shape):
             raise InputError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Block:
         return f"Block({', '.join(self.__dict__)})"
 
 
-@lru_cache(maxsize=None)
+@cache
 def attribute(name: str) -> str:
     """The Python attribute for a member: its name, changed only where Python needs it."""
     if keyword.iskeyword(name) or name.startswith("__"):

@@ -20,7 +20,15 @@ from torch import Tensor
 
 from linnet.errors import InputError
 from linnet.ir import program as ir
-from linnet.ir.types import OptionalType, ScalarType, StructType, TensorType, Type, dtype_of, shape_of
+from linnet.ir.types import (
+    OptionalType,
+    ScalarType,
+    StructType,
+    TensorType,
+    Type,
+    dtype_of,
+    shape_of,
+)
 from linnet.torch import dtypes, elementwise
 from linnet.torch.block import Block, attribute
 from linnet.torch.grid import GridWalk

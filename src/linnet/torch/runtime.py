@@ -7,7 +7,7 @@ forces a wait for the device; float scalars are Python floats or tensors of rank
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch

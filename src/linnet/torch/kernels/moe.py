@@ -86,7 +86,15 @@ def combine_experts(x: Tensor, weight: Tensor, experts: Tensor, weights: Tensor)
     """`x` `[R, K, In]`, `weights` `[R, K]`; `[R, Out]`, the slots added up in f32 at least."""
     y = linear_experts(x, weight, experts)
     wide = torch.promote_types(y.dtype, torch.float32)
-    return (y.to(wide) * weights.to(wide).unsqueeze(-1)).sum(1).to(x.dtype)
+    share = weights.to(wide).unsqueeze(-1)
+    slots = y.shape[1]
+    if torch.is_grad_enabled() or slots == 0 or y.shape[0] == 1:
+        return (y.to(wide) * share).sum(1).to(x.dtype)
+    # Slot by slot: nothing larger than the result is made.
+    total = y[:, 0].to(wide) * share[:, 0]
+    for slot in range(1, slots):
+        total.addcmul_(y[:, slot].to(wide), share[:, slot])
+    return total.to(x.dtype)
 
 
 def combine_experts_f32(x: Tensor, weight: Tensor, experts: Tensor, weights: Tensor) -> Tensor:

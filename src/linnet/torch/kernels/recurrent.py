@@ -1,29 +1,29 @@
 """The gated delta rule and the short convolution before it.
 
 The rule over a prompt runs by chunks (Yang, Kautz and Hatamizadeh, "Gated Delta Networks",
-arXiv 2412.06464; the UT transform of "Parallelizing Linear Transformers with the Delta Rule",
-arXiv 2406.06484). With `G` the running sum of `decay` in a chunk and `S` the state before it,
+arXiv 2412.06464). With `G` the running sum of `decay` in a chunk and `S` the state before it,
 the corrections `u_t` that the tokens write satisfy
 
-    (I + A) U = diag(beta) V - diag(beta exp(G)) K S,
+    (I + A) U = diag(beta) (V - diag(exp(G)) K S),
     A[t, j] = beta_t exp(G_t - G_j) k_t.k_j   for j < t,
 
-a triangular system that does not depend on `S` but for its right side, so that it is solved
-for all chunks at once. Then, chunk after chunk,
+a unit triangular system. With its solution
 
     O  = diag(exp(G)) Q S + (tril(Q K^T) * exp(G_t - G_j)) U,
-    S' = exp(G_C) S + (diag(exp(G_C - G)) K)^T U.
+    S' = exp(G_C) S + K^T diag(exp(G_C - G)) U.
 
-Differences of `G` are taken before `exp`, so nothing overflows where the body does not.
+Differences of `G` are taken before `exp`, so nothing overflows where the body does not. Chunks
+follow one another, so what is made for one stays in the cache and memory does not grow with
+the prompt.
 """
 
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 CHUNK = 64
+BLOCK = 1 << 18  # elements of a convolution worked on at a time: they stay in the cache
 
 
 def gated_delta_rule_parts(
@@ -33,47 +33,39 @@ def gated_delta_rule_parts(
     """Outputs `[B, S, Hv, Dv]` and the final state `[B, Hv, Dk, Dv]`, f32."""
     batch, length, key_heads, key_dim = q.shape
     heads, value_dim = v.shape[2], v.shape[3]
-    size = min(CHUNK, length)
-    count = -(-length // size)
-    shared = heads // key_heads
-
-    def chunks(x: Tensor) -> Tensor:  # [B, S, heads, …] to [B, heads, count, size, …]
-        x = x.float().transpose(1, 2)
-        spare = count * size - length
-        if spare:
-            x = F.pad(x, (0, 0, 0, spare) if x.dim() == 4 else (0, spare))
-        return x.unflatten(2, (count, size))
-
-    queries, keys, values = chunks(q) * scale, chunks(k), chunks(v)
-    rates = chunks(beta).unsqueeze(-1)
-    total = chunks(decay).cumsum(-1)  # [B, Hv, count, size]
-    growth = total.exp().unsqueeze(-1)
-    lower = torch.ones(size, size, dtype=torch.bool, device=q.device).tril()
-    between = (total.unsqueeze(-1) - total.unsqueeze(-2)).masked_fill(~lower, float("-inf")).exp()
-
-    def per_value_head(x: Tensor) -> Tensor:
-        return x if shared == 1 else x.repeat_interleave(shared, 1)
-
-    transposed = keys.transpose(-1, -2)
-    overlap = per_value_head(keys @ transposed) * between * rates
-    scores = per_value_head(queries @ transposed) * between
-    queries, keys = per_value_head(queries), per_value_head(keys)
-    # The unit diagonal of I + A is implied; the solver reads below it only.
-    right = torch.cat((rates * values, rates * growth * keys), -1)
-    solved = torch.linalg.solve_triangular(overlap, right, upper=False, unitriangular=True)
-    fresh, read = solved.split((value_dim, key_dim), -1)
-    queries = queries * growth
-    last = total[..., -1:]
-    keys = (keys * (last - total).exp().unsqueeze(-1)).transpose(-1, -2)
-    fade = last.exp().unsqueeze(-1)
-    state = initial.float()
+    shared, count = heads // key_heads, batch * heads
+    state = initial.float().reshape(count, key_dim, value_dim)
     outputs = []
-    for c in range(count):
-        change = fresh[:, :, c] - read[:, :, c] @ state
-        outputs.append(queries[:, :, c] @ state + scores[:, :, c] @ change)
-        state = fade[:, :, c] * state + keys[:, :, c] @ change
-    told = outputs[0] if count == 1 else torch.cat(outputs, 2)
-    return told[:, :, :length].transpose(1, 2), state
+    for start in range(0, length, CHUNK):
+        size = min(CHUNK, length - start)
+        part = slice(start, start + size)
+        # Keys over queries: one product with the state and one with the keys serve both.
+        pair = torch.stack((k[:, part], q[:, part]), 1).float()  # [B, 2, size, Hk, Dk]
+        pair = pair.permute(0, 3, 1, 2, 4).reshape(batch * key_heads, 2 * size, key_dim)
+        inner = torch.bmm(pair, pair[:, :size].transpose(1, 2))
+        if shared > 1:
+            pair, inner = (x.repeat_interleave(shared, 0) for x in (pair, inner))
+        value = v[:, part].float().transpose(1, 2).reshape(count, size, value_dim)
+        rate = beta[:, part].float().transpose(1, 2).reshape(count, size, 1)
+        total = decay[:, part].float().transpose(1, 2).reshape(count, size).cumsum(-1)
+        growth = total.exp().unsqueeze(-1)
+        below = torch.ones(size, size, dtype=torch.bool, device=q.device).tril()
+        between = total.unsqueeze(-1) - total.unsqueeze(-2)
+        between = between.masked_fill(~below, float("-inf")).exp()
+        seen = torch.bmm(pair, state)
+        right = rate * (value - growth * seen[:, :size])
+        # The unit diagonal is implied: the solver reads below it only.
+        overlap = inner[:, :size] * between * rate
+        change = torch.linalg.solve_triangular(overlap, right, upper=False, unitriangular=True)
+        told = torch.baddbmm(growth * seen[:, size:], inner[:, size:] * between, change)
+        outputs.append((told * scale).view(batch, heads, size, value_dim).transpose(1, 2))
+        last = total[:, -1:]
+        kept = change * (last - total).exp().unsqueeze(-1)
+        state = torch.baddbmm(
+            state * last.exp().unsqueeze(-1), pair[:, :size].transpose(1, 2), kept
+        )
+    told = outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1)
+    return told, state.view(batch, heads, key_dim, value_dim)
 
 
 def gated_delta_rule(
@@ -139,11 +131,24 @@ def gated_delta_step(
 def causal_conv(x: Tensor, history: Tensor, taps: Tensor) -> Tensor:
     """`x` `[B, S, C]` after `history` `[B, W - 1, C]`, `taps` `[C, W]`; f32 `[B, S, C]`."""
     length, width = x.shape[1], taps.shape[1]
-    padded = torch.cat((history, x), 1).float()
+    padded = torch.cat((history, x), 1)
     weight = taps.t().float()
     if length == 1:
-        return (padded * weight).sum(1, keepdim=True)
-    y = padded[:, :length] * weight[0]
-    for j in range(1, width):
-        y = torch.addcmul(y, padded[:, j : j + length], weight[j])
-    return y
+        return (padded.float() * weight).sum(1, keepdim=True)
+    if torch.is_grad_enabled():
+        wide = padded.float()
+        y = wide[:, :length] * weight[0]
+        for j in range(1, width):
+            y = torch.addcmul(y, wide[:, j : j + length], weight[j])
+        return y
+    weight = weight.contiguous()
+    out = torch.empty(x.shape, dtype=torch.float32, device=x.device)
+    step = max(1, BLOCK // max(1, x.shape[2] * x.shape[0])) if x.device.type == "cpu" else length
+    for start in range(0, length, step):
+        size = min(step, length - start)
+        wide = padded[:, start : start + size + width - 1].float()
+        part = out[:, start : start + size]
+        torch.mul(wide[:, :size], weight[0], out=part)
+        for j in range(1, width):
+            part.addcmul_(wide[:, j : j + size], weight[j])
+    return out
