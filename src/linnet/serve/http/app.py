@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from linnet.serve.http import chat, completions, embeddings, metrics, page, responses, tokens
 from linnet.serve.http.errors import ApiError, api_error
-from linnet.serve.http.logs import Log
+from linnet.serve.http.logs import Log, note
 from linnet.serve.http.service import Service, identity
 
 Endpoint = Callable[[Service, HttpRequest], Awaitable[Response]]
@@ -43,7 +43,12 @@ def application(
 
     def endpoint(work: Endpoint) -> Callable[[HttpRequest], Awaitable[Response]]:
         async def answer(http: HttpRequest) -> Response:
-            return await work(service, http)
+            try:
+                return await work(service, http)
+            except (ClientDisconnect, HTTPException):
+                raise
+            except Exception as error:
+                return await _on_error(http, error)
 
         return answer
 
@@ -86,7 +91,6 @@ def application(
     handlers: Any = {
         ApiError: _on_error,
         HTTPException: _on_http,
-        Exception: _on_error,
         ClientDisconnect: _on_gone,
     }
     return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
@@ -109,7 +113,7 @@ def respond(error: ApiError) -> Response:
 
 async def _on_error(http: HttpRequest, error: Exception) -> Response:
     shown = api_error(error)
-    http.scope.setdefault("state", {})["error"] = error if shown.status >= 500 else shown
+    note(http.scope, error)
     return respond(shown)
 
 
@@ -123,7 +127,7 @@ async def _on_http(http: HttpRequest, error: Exception) -> Response:
         case _:
             message = str(error.detail)
     shown = ApiError(error.status_code, message, headers=dict(error.headers or {}))
-    http.scope.setdefault("state", {})["error"] = shown
+    note(http.scope, shown)
     return respond(shown)
 
 
@@ -146,16 +150,18 @@ class Gate:
         scope.setdefault("state", {})["request_id"] = name
         began = time.monotonic()
         status = 499
-        gone = False
+        gone = ended = False
 
         async def listen() -> Message:
             nonlocal gone
             message = await receive()
-            gone = gone or message["type"] == "http.disconnect"
+            gone = gone or (message["type"] == "http.disconnect" and not ended)
             return message
 
         async def tell(message: Message) -> None:
-            nonlocal status
+            nonlocal status, ended
+            if message["type"] == "http.response.body":
+                ended = not message.get("more_body", False)
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", []), (b"x-request-id", name.encode())]

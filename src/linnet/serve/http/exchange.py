@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from linnet.serve.http.errors import ApiError, api_error, bad
+from linnet.serve.http.logs import note
 
 T = TypeVar("T")
 # A stream that says nothing for so long sends a comment, so that no proxy thinks it dead.
@@ -104,7 +105,7 @@ class EventStream(Response):
         self._on_end = on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        work = asyncio.ensure_future(self._send(send))
+        work = asyncio.ensure_future(self._send(scope, send))
         gone = asyncio.ensure_future(_gone(receive))
         try:
             await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -119,7 +120,7 @@ class EventStream(Response):
                 await close()
             self._on_end()
 
-    async def _send(self, send: Send) -> None:
+    async def _send(self, scope: Scope, send: Send) -> None:
         await send(
             {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         )
@@ -146,6 +147,7 @@ class EventStream(Response):
             error = e  # nobody listens
         except Exception as e:
             error = e
+            note(scope, e)
             await write(self._on_error(api_error(e)))
         finally:
             if upcoming is not None:

@@ -57,3 +57,10 @@ class Log:
             "request", id=name, client=client[0], method=scope["method"], path=scope["path"],
             status=status, seconds=round(seconds, 4), gone=gone or None, **shown,
         )  # fmt: skip
+
+
+def note(scope: Any, error: BaseException) -> None:
+    """Remembers what went wrong with a request, for its line; of a fault of ours the cause."""
+    if isinstance(error, ApiError) and error.status >= 500:
+        error = error.__cause__ or error
+    scope.setdefault("state", {})["error"] = error

@@ -68,7 +68,8 @@ class Server:
     def stop(self) -> None:
         """As a signal does. From any thread."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._stop)
+            with contextlib.suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(self._stop)
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -235,6 +235,7 @@ async function ask(question) {
     view.article.remove();
   }
   end(view, answer, stopped, (performance.now() - began) / 1000);
+  state(error ? "" : stopped ? "Stopped." : "Done.");
   if (error) {
     fail(error);
     if (!answer.content && !answer.reasoning) {
@@ -254,13 +255,11 @@ function end(view, answer, stopped, seconds) {
     const cached = answer.usage.prompt_tokens_details?.cached_tokens;
     if (cached) notes.push(`${cached} of ${answer.usage.prompt_tokens} prompt tokens reused`);
   }
-  state(notes.length ? "" : "Done.");
   if (!notes.length) return;
   const line = document.createElement("p");
   line.className = "end quiet";
   line.textContent = notes.join("; ");
   view.article.append(line);
-  state(notes.join("; "));
   scroll();
 }
 
