@@ -18,8 +18,10 @@ from linnet.check.body import (
     literals_in,
 )
 from linnet.check.coerce import literal, literal_problem
-from linnet.check.constants import enum_constant, module_item
+from linnet.check.constant_numbers import module_item
+from linnet.check.constants import enum_constant
 from linnet.check.declare import ConstDecl, FunctionDecl, StructDecl
+from linnet.check.dimensions import Scope
 from linnet.check.infer import Inference
 from linnet.check.report import did_you_mean
 from linnet.check.typing import (
@@ -139,13 +141,14 @@ def default_value(cx: Body, decl: FunctionDecl, node: tree.Expr, span: Span) -> 
             if isinstance(item, ConstDecl):
                 return expressions.item_value(cx, item, span, text)
         case tree.Member():
-            found_enum = enum_constant(cx.checker, decl.module, node)
+            scope = Scope(cx.checker, decl.module, {}, cx.facts)
+            found_enum = enum_constant(scope, node)
             if found_enum is not None:
                 enum, position = found_enum
                 if position is None:
                     return cx.poison()
                 return cx.emit(Const([Value(enum)], span, position))
-            item = module_item(cx.checker, decl.module, node)
+            item = module_item(scope, node)
             if isinstance(item, ConstDecl):
                 return expressions.item_value(cx, item, span, node.name.text)
     cx.report.error(

@@ -21,7 +21,7 @@ from linnet.check.coerce import (
     literal_problem,
     value_of,
 )
-from linnet.check.constants import as_float
+from linnet.check.constant_numbers import as_float
 from linnet.check.dimensions import arithmetic, bitwise
 from linnet.check.shapes import explain_shapes, shape_text
 from linnet.check.typing import ERROR
