@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 from linnet.errors import BackendError
@@ -43,7 +43,7 @@ LEVELS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-@lru_cache(maxsize=None)
+@cache
 def find_cc() -> str | None:
     """The C compiler: `$CC`, else `cc`, `gcc` or `clang` on the path."""
     named = os.environ.get("CC")
@@ -54,7 +54,7 @@ def find_cc() -> str | None:
     return None
 
 
-@lru_cache(maxsize=None)
+@cache
 def cpu_features() -> frozenset[str]:
     try:
         text = Path("/proc/cpuinfo").read_text()
@@ -75,9 +75,7 @@ def level() -> str:
     if wanted in LEVELS:
         raise BackendError(f"LINNET_NATIVE_LEVEL: this machine does not have all of {wanted}")
     if wanted is not None:
-        raise BackendError(
-            f"LINNET_NATIVE_LEVEL is one of {', '.join(LEVELS)}, not {wanted!r}"
-        )
+        raise BackendError(f"LINNET_NATIVE_LEVEL is one of {', '.join(LEVELS)}, not {wanted!r}")
     return "plain"
 
 
@@ -91,7 +89,7 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "linnet" / "native"
 
 
-@lru_cache(maxsize=None)
+@cache
 def compiler_version(cc: str) -> str:
     done = subprocess.run([cc, "--version"], capture_output=True, text=True, check=False)
     return done.stdout.splitlines()[0] if done.stdout else cc
@@ -139,12 +137,32 @@ def build(parts: Sequence[str], threads: int = 2) -> Path:
             if not kept.exists():
                 made = room / f"{name}.o"
                 moved.append((made, kept))
-                jobs.append((made, [cc, *use, "-c", str(SOURCES / name), "-I", str(SOURCES), "-o", str(made)]))
+                jobs.append(
+                    (
+                        made,
+                        [cc, *use, "-c", str(SOURCES / name), "-I", str(SOURCES), "-o", str(made)],
+                    )
+                )
         for number, text in enumerate(parts):
             source, made = room / f"part{number}.c", room / f"part{number}.o"
             source.write_text(text)
             objects.append(made)
-            jobs.append((made, [cc, *use, "-ffp-contract=off", "-c", str(source), "-I", str(SOURCES), "-o", str(made)]))
+            jobs.append(
+                (
+                    made,
+                    [
+                        cc,
+                        *use,
+                        "-ffp-contract=off",
+                        "-c",
+                        str(source),
+                        "-I",
+                        str(SOURCES),
+                        "-o",
+                        str(made),
+                    ],
+                )
+            )
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(lambda job: run(job[1]), jobs))
         for made, kept in moved:

@@ -211,7 +211,9 @@ class Emitter:
             self.assign(node, turn.next)
         for node, stack in zip(results[len(turns) :], stacks, strict=True):
             assert counter is not None
-            row = stack.offset + Ix(((counter, stack.strides[0]),)) + stack.strides[0] * (-1) * start
+            row = (
+                stack.offset + Ix(((counter, stack.strides[0]),)) + stack.strides[0] * (-1) * start
+            )
             self.copy(node, Mem(stack.buffer, stack.shape[1:], stack.strides[1:], stack.dtype, row))
         for turn in turns:
             self.line(turn.swap)
@@ -255,7 +257,9 @@ class Emitter:
         self.region(frame, instance.body)
         (result,) = instance.body.results
         outputs = flatten(self.value(frame, result))
-        for position, (node, type) in enumerate(zip(outputs, flat_types(instance.result), strict=True)):
+        for position, (node, type) in enumerate(
+            zip(outputs, flat_types(instance.result), strict=True)
+        ):
             self.output(position, node, type)
         dims = [
             f"const long D_{n.replace('*', 'p_')} = a->dim[{i}]; (void)D_{n.replace('*', 'p_')};"
@@ -329,10 +333,10 @@ class Emitter:
     def define(self, frame: Frame, value: ir.Value, node: Value) -> None:
         """Bind a result. What is used more than once, and not cheap, is made now."""
         if isinstance(node, Node) and not isinstance(node, (Mem, Scalar)) and node.shape:
-            if node.cost > CHEAP and frame.uses.get(value, 0) > 1:
-                node = self.memory(node)
-            elif isinstance(node, Joined) and frame.uses.get(value, 0) > 1 and not all(
-                isinstance(part, Mem) for part in node.parts
+            if (node.cost > CHEAP and frame.uses.get(value, 0) > 1) or (
+                isinstance(node, Joined)
+                and frame.uses.get(value, 0) > 1
+                and not all(isinstance(part, Mem) for part in node.parts)
             ):
                 node = self.memory(node)
         if isinstance(node, Node) and not isinstance(node, (Mem, Scalar)):
@@ -388,7 +392,9 @@ class Emitter:
             at[axis] = Ix.of(var)
         value = nest.element(node, at)
         kept = tuple(target.strides[axis] for axis in axes) or (Dim.const(1),)
-        nest.store(Mem(target.buffer, tuple(nest.extents), kept, target.dtype, target.offset), value)
+        nest.store(
+            Mem(target.buffer, tuple(nest.extents), kept, target.dtype, target.offset), value
+        )
         self.run_nest(nest)
 
     def run_nest(self, nest: Nest) -> None:
@@ -406,7 +412,9 @@ class Emitter:
             return node
         if not node.buffers():
             nest = Nest([], self.covered)
-            return self.held(self.scalar_call(nest, nest.element(node, [])[0], node.dtype), node.dtype)
+            return self.held(
+                self.scalar_call(nest, nest.element(node, [])[0], node.dtype), node.dtype
+            )
         nest = Nest([], self.covered)
         text = nest.element(self.simple(node), [])[0]
         hazard = self.step(node.buffers(), ())

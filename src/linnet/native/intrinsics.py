@@ -10,7 +10,18 @@ from linnet.ir import program as ir
 from linnet.ir.types import dtype_of
 from linnet.native.elements import BYTES, c_dim
 from linnet.native.kernels import TYPES, WIDE, rows_of, shared, strides, weight_of
-from linnet.native.node import ONE, Causal, Comprehension, Counted, Ix, Map, Mem, Node, Unsupported, volume
+from linnet.native.node import (
+    ONE,
+    Causal,
+    Comprehension,
+    Counted,
+    Ix,
+    Map,
+    Mem,
+    Node,
+    Unsupported,
+    volume,
+)
 from linnet.native.ops import pointer, shape
 
 if TYPE_CHECKING:
@@ -33,7 +44,12 @@ def constant(e: Emitter, f: Frame, op: ir.Intrinsic) -> None:
 def settled(e: Emitter, value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(settled(e, item) for item in value)
-    if isinstance(value, Node) and value.shape and value.cost > 2 and not isinstance(value, Counted):
+    if (
+        isinstance(value, Node)
+        and value.shape
+        and value.cost > 2
+        and not isinstance(value, Counted)
+    ):
         return e.memory(value)
     return value
 
@@ -120,7 +136,10 @@ def einsum(e: Emitter, f: Frame, op: ir.Intrinsic) -> None:
     to = shape(f, op.result.type)
     dtype = dtype_of(op.result.type)
     if len(nodes) == 2 and nodes[0].dtype == nodes[1].dtype in TYPES and accumulate == "f32":
-        for a, b, la, lb in ((nodes[0], nodes[1], *inputs), (nodes[1], nodes[0], *reversed(inputs))):
+        for a, b, la, lb in (
+            (nodes[0], nodes[1], *inputs),
+            (nodes[1], nodes[0], *reversed(inputs)),
+        ):
             if product_by_rows(e, f, op, a, b, la, lb, output, to, dtype):
                 return
     extents: dict[str, Dim] = {}
@@ -226,11 +245,7 @@ INTRINSICS: dict[str, Handler] = {
     "take_along": take_along,
     "softmax": softmax,
     "einsum": einsum,
-    **{
-        name: write
-        for name in
-        ("write_at", "write_span", "write_rows", "write_slots", "write_slot", "write_tokens")
-    },
+    **dict.fromkeys(("write_at", "write_span", "write_rows", "write_slots", "write_slot", "write_tokens"), write),
 }  # fmt: skip
 
 __all__ = ["INTRINSICS", "Ix", "Map", "Mem"]

@@ -14,7 +14,18 @@ from linnet.ir import program as ir
 from linnet.ir.bound import Instance
 from linnet.ir.types import dtype_of
 from linnet.native.elements import BYTES, c_dim
-from linnet.native.node import ONE, ZERO, Buffer, Causal, Joined, Mem, Node, Scalar, row_major, volume
+from linnet.native.node import (
+    ONE,
+    ZERO,
+    Buffer,
+    Causal,
+    Joined,
+    Mem,
+    Node,
+    Scalar,
+    row_major,
+    volume,
+)
 from linnet.native.ops import define_any, merge, permuted, pointer, shape
 
 if TYPE_CHECKING:
@@ -62,7 +73,7 @@ def strides(mem: Mem, *axes: int) -> str:
 
 def shared(e: Emitter, n: Dim, width: Dim) -> tuple[str, Buffer]:
     """Memory for `n` rows of `width` as bytes with scales, should the weight be packed."""
-    each = (width + 63) // 64 * 96 + 64
+    each = (width + 63) // 64 * 160 + 64
     buffer = e.buffer("u8", n * (each + 32) + 128)
     return buffer.name, buffer
 
@@ -127,7 +138,9 @@ def experts(e: Emitter, f: Frame, op: ir.Call, callee: Instance, bind: dict[str,
     kind = "f32" if combine else dtype
     rows, k = chosen.shape
     made = e.new((rows, k, out), kind)
-    room = e.buffer("u8", (slots + count + 1) * 4 + 64 + slots * ((width + 63) // 64 * 96 + 128) + 256)
+    room = e.buffer(
+        "u8", (slots + count + 1) * 4 + 64 + slots * ((width + 63) // 64 * 160 + 128) + 256
+    )
     reads = [x.buffer, weight.buffer, chosen.buffer]
     hazard = e.step(reads, [made.buffer, room])
     e.line(
@@ -233,7 +246,9 @@ def delta(e: Emitter, f: Frame, op: ir.Call, callee: Instance, bind: dict[str, D
         f" {c_dim(batch)},{'' if step else f' {c_dim(length)},'} {c_dim(kh)}, {c_dim(heads)},"
         f" {c_dim(dk)}, {c_dim(dv)}, {scale.text});"
     )
-    e.note(op, callee, f"k_delta_{'step' if step else 'rule'}", "in place" if final is start else "")
+    e.note(
+        op, callee, f"k_delta_{'step' if step else 'rule'}", "in place" if final is start else ""
+    )
     plain_final = Mem(final.buffer, final.shape, final.strides, "f32", final.offset)
     joined = Joined([out, permuted(plain_final, (0, 2, 1, 3))], 1, shape(f, op.result.type), "f32")
     f.env[op.result] = joined
@@ -257,7 +272,9 @@ def own_state(f: Frame, op: ir.Call, start: Mem) -> bool:
     region = next((r for r in regions(f.instance.body) if op in r.ops), None)
     if region is None:
         return False
-    read = next((o for o in region.ops if isinstance(o, ir.ReadMember) and o.result is op.args[5]), None)
+    read = next(
+        (o for o in region.ops if isinstance(o, ir.ReadMember) and o.result is op.args[5]), None
+    )
     if read is None or f.uses.get(read.result, 0) != 1:
         return False
     after = region.ops[region.ops.index(op) + 1 :]

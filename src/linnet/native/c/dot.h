@@ -26,19 +26,52 @@ typedef float v4 __attribute__((vector_size(16), aligned(4), may_alias));
 #define TILE_OUTS 2
 #endif
 
+// The 16 lanes of each of four vectors, every one added as the same tree.
+static inline __attribute__((always_inline)) v4 lanes_sum4(v16 a, v16 b, v16 c, v16 d) {
+#if defined(__AVX512F__)
+    __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4((__m512)a, (__m512)b, 0x44),
+                              _mm512_shuffle_f32x4((__m512)a, (__m512)b, 0xee));
+    __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4((__m512)c, (__m512)d, 0x44),
+                              _mm512_shuffle_f32x4((__m512)c, (__m512)d, 0xee));
+    __m512 all = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+    all = _mm512_add_ps(all, _mm512_permute_ps(all, 0x4e));
+    all = _mm512_add_ps(all, _mm512_permute_ps(all, 0xb1));
+    const __m512i first = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);
+    return (v4)_mm512_castps512_ps128(_mm512_permutexvar_ps(first, all));
+#else
+    v4 y;
+    v16 in[4] = {a, b, c, d};
+    for (int k = 0; k < 4; k++) {
+        float s[8], t[4];
+        for (int i = 0; i < 8; i++) s[i] = in[k][i] + in[k][i + 8];
+        for (int i = 0; i < 4; i++) t[i] = s[i] + s[i + 4];
+        y[k] = (t[0] + t[2]) + (t[1] + t[3]);
+    }
+    return y;
+#endif
+}
 static inline __attribute__((always_inline)) float lanes_sum(v16 a) {
-    float s[16];
-    memcpy(s, &a, 64);
-    v8 h, l;
-    memcpy(&l, s, 32);
-    memcpy(&h, s + 8, 32);
-    l = l + h;
-    v4 p, q;
-    memcpy(s, &l, 32);
-    memcpy(&p, s, 16);
-    memcpy(&q, s + 4, 16);
-    p = p + q;
-    return (p[0] + p[2]) + (p[1] + p[3]);
+#if defined(__AVX512F__)
+    return lanes_sum4(a, a, a, a)[0];
+#else
+    float s[8], t[4];
+    for (int i = 0; i < 8; i++) s[i] = a[i] + a[i + 8];
+    for (int i = 0; i < 4; i++) t[i] = s[i] + s[i + 4];
+    return (t[0] + t[2]) + (t[1] + t[3]);
+#endif
+}
+static inline __attribute__((always_inline)) void tile_sums(const int rows, const int outs, v16 acc[][TILE_OUTS], float *y) {
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++) {
+#if TILE_OUTS == 4
+        if (outs == 4) {
+            *(v4 *)(y + r * 4) = lanes_sum4(acc[r][0], acc[r][1], acc[r][2], acc[r][3]);
+            continue;
+        }
+#endif
+#pragma GCC unroll 8
+        for (int o = 0; o < outs; o++) y[r * TILE_OUTS + o] = lanes_sum(acc[r][o]);
+    }
 }
 
 // y[r][o] = x_r . w_o over k elements, rows and outs constant where it is inlined.
@@ -106,10 +139,7 @@ static inline __attribute__((always_inline)) void tile_bf16(
         }
     }
 #endif
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 8
-        for (int o = 0; o < outs; o++) y[r * TILE_OUTS + o] = lanes_sum(acc[r][o]);
+    tile_sums(rows, outs, acc, y);
 }
 
 static inline __attribute__((always_inline)) void tile_f32(
@@ -142,10 +172,7 @@ static inline __attribute__((always_inline)) void tile_f32(
             }
         }
     }
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 8
-        for (int o = 0; o < outs; o++) y[r * TILE_OUTS + o] = lanes_sum(acc[r][o]);
+    tile_sums(rows, outs, acc, y);
 }
 
 // As above for any number of rows up to TILE_ROWS and outs up to TILE_OUTS.

@@ -4,7 +4,7 @@
 #include "packed.h"
 
 #define OUT_BLOCK 64   // outputs of one piece of work
-#define ROW_BLOCK 96   // rows that stay in the second-level cache while outputs pass by
+#define ROW_BLOCK 192  // rows of one piece of work
 
 static inline void put(void *y, int type, long at, float value) {
     if (type == T_BF16) ((bf16 *)y)[at] = to_bf16(value);
@@ -29,50 +29,73 @@ static void dot_f16(int rows, int outs, const f16 *const *x, const f16 *w, long 
         }
 }
 
-// Rows `rows[0 … n)` of x (pointers) by weight rows [lo, hi); results to y[dest[r] * ldy + o].
-static void block(const weight *w, int type, const void *const *rows, const packed_row *quant, long n,
-                  long base, long lo, long hi, long in, void *y, int ytype, const long *dest, long ldy,
-                  const void *bias) {
-    float part[MOST(TILE_ROWS, PACKED_ROWS) * TILE_OUTS];
-    const int tile = w->kind == DENSE ? TILE_ROWS : PACKED_ROWS;
-    unpacked panel[TILE_OUTS];
-    char *memory = NULL;
-    if (w->kind != DENSE) {
-        memory = malloc(TILE_OUTS * unpacked_bytes(in));
-        for (int j = 0; j < TILE_OUTS; j++) panel[j] = unpacked_at(memory + j * unpacked_bytes(in), in);
+// Four results of one row, converted together.
+static inline __attribute__((always_inline)) void put4(void *y, int type, long at, const float *value) {
+    if (type == T_F32) {
+        memcpy((float *)y + at, value, 16);
+    } else if (type == T_BF16) {
+        bf16 out[4];
+        for (int i = 0; i < 4; i++) out[i] = to_bf16(value[i]);
+        memcpy((bf16 *)y + at, out, 8);
+    } else {
+        for (int i = 0; i < 4; i++) ((f16 *)y)[at + i] = (f16)value[i];
     }
-    for (long o = lo; o < hi; o += TILE_OUTS) {
-        int outs = hi - o < TILE_OUTS ? (int)(hi - o) : TILE_OUTS;
-        int one = 0;
-        if (w->kind != DENSE) {
-            one = n == 1 && packed_dot_one(outs, quant, w, base + o, in, part);
-            if (!one)
-                for (int j = 0; j < outs; j++) unpack(w, base + o + j, in, &panel[j]);
+}
+
+// Rows `rows[0 … n)` of x (pointers) by weight rows [lo, hi); results to y[dest[r] * ldy + o]. A few
+// rows stay in the first-level cache while the weight rows, which stay in the second, pass by.
+static void block(ctx *c, const weight *w, int type, const void *const *rows, const packed_row *quant, long n,
+                  long base, long lo, long hi, long in, void *y, int ytype, const long *dest, long ldy,
+                  const void *bias, char *memory) {
+    float part[MOST(TILE_ROWS, PACKED_ROWS) * TILE_OUTS];
+    const int packed = w->kind != DENSE, tile = packed ? PACKED_ROWS : TILE_ROWS;
+    const int centre = centre_of(w);
+    unpacked panel[OUT_BLOCK];
+    int single = packed && n == 1;
+    if (packed && !single) {
+        for (long o = lo; o < hi; o++) {
+            panel[o - lo] = unpacked_at(memory + (o - lo) * unpacked_bytes(in), in);
+            unpack(w, base + o, in, &panel[o - lo]);
         }
-        for (long r = 0; r < n; r += tile) {
-            int count = n - r < tile ? (int)(n - r) : tile;
+    }
+    (void)c;
+    for (long r = 0; r < n; r += tile) {
+        int count = n - r < tile ? (int)(n - r) : tile;
+        for (long o = lo; o < hi; o += TILE_OUTS) {
+            int outs = hi - o < TILE_OUTS ? (int)(hi - o) : TILE_OUTS;
             long at = (base + o) * in;
-            if (w->kind != DENSE) {
-                if (!one) packed_dot(count, outs, quant + r, panel, in, part);
+            if (packed) {
+                if (single && !packed_dot_one(outs, quant, w, base + o, in, part)) {
+                    for (int j = 0; j < outs; j++) {
+                        panel[j] = unpacked_at(memory + j * unpacked_bytes(in), in);
+                        unpack(w, base + o + j, in, &panel[j]);
+                    }
+                    packed_dot(1, outs, quant, panel, centre, in, part);
+                } else if (!single) {
+                    packed_dot(count, outs, quant + r, panel + (o - lo), centre, in, part);
+                }
             } else if (type == T_BF16)
                 dot_bf16(count, outs, (const bf16 *const *)rows + r, (const bf16 *)w->data + at, in, in, part);
             else if (type == T_F32)
                 dot_f32(count, outs, (const float *const *)rows + r, (const float *)w->data + at, in, in, part);
             else
                 dot_f16(count, outs, (const f16 *const *)rows + r, (const f16 *)w->data + at, in, in, part);
-            for (int i = 0; i < count; i++)
-                for (int j = 0; j < outs; j++) {
-                    float value = part[i * TILE_OUTS + j];
-                    // As the body: the product is rounded, then the offset is added and rounded.
-                    if (bias) {
-                        value = ytype == T_BF16 ? round_bf16(value) : ytype == T_F16 ? round_f16(value) : value;
-                        value += get(bias, ytype, o + j);
+            for (int i = 0; i < count; i++) {
+                float *value = part + i * TILE_OUTS;
+                long to = dest[r + i] * ldy + o;
+                // As the body: the product is rounded, then the offset is added and rounded.
+                if (bias)
+                    for (int j = 0; j < outs; j++) {
+                        if (ytype == T_BF16) value[j] = round_bf16(value[j]);
+                        else if (ytype == T_F16) value[j] = round_f16(value[j]);
+                        value[j] += get(bias, ytype, o + j);
                     }
-                    put(y, ytype, dest[r + i] * ldy + o + j, value);
-                }
+                if (outs == 4) put4(y, ytype, to, value);
+                else
+                    for (int j = 0; j < outs; j++) put(y, ytype, to + j, value[j]);
+            }
         }
     }
-    free(memory);
 }
 
 // Bytes that `shared` must have for `n` rows of `in` elements: the rows as 8-bit integers.
@@ -105,9 +128,12 @@ void k_linear(ctx *c, int hazard, const weight *w, int type, const void *x, long
         step_begin(c, hazard, parallel);
         if (!parallel && c->thread) return;
     }
-    char *own = scratch(c, (many ? 0 : n * (packed_row_bytes(in) + sizeof(packed_row) + 64)) + ROW_BLOCK * 16 + 256);
+    size_t panels = w->kind != DENSE ? (n > 1 ? OUT_BLOCK : TILE_OUTS) * unpacked_bytes(in) : 0;
+    size_t few = many ? 0 : n * (packed_row_bytes(in) + sizeof(packed_row) + 64);
+    char *own = scratch(c, few + ROW_BLOCK * 16 + 512 + panels);
     const void **rows = (const void **)own;
     long *dest = (long *)(own + ROW_BLOCK * 8);
+    char *memory = own + (ROW_BLOCK * 16 + few + 511) / 64 * 64;
     if (w->kind != DENSE && !many) quant = quantize_all(c, type, x, ldx, n, in, own + ROW_BLOCK * 16 + 64, 0, n);
     long piece = (out / (8 * c->threads) + TILE_OUTS) / TILE_OUTS * TILE_OUTS;
     piece = LEAST(piece, OUT_BLOCK);
@@ -121,8 +147,8 @@ void k_linear(ctx *c, int hazard, const weight *w, int type, const void *x, long
             rows[r] = (const char *)x + (r0 + r) * ldx * bytes;
             dest[r] = r0 + r;
         }
-        block(w, type, rows, quant ? quant + r0 : NULL, count, 0, o0, LEAST(o0 + piece, out),
-              in, y, ytype, dest, ldy, bias);
+        block(c, w, type, rows, quant ? quant + r0 : NULL, count, 0, o0, LEAST(o0 + piece, out),
+              in, y, ytype, dest, ldy, bias, memory);
     }
 }
 
@@ -153,10 +179,12 @@ void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, lon
                              parallel ? xrows * (c->thread + 1) / c->threads : xrows);
     if (parallel) step_begin(c, 1, 1);
     atomic_long *next = parallel ? work_counter(c) : NULL;
-    char *own = scratch(c, ROW_BLOCK * (16 + sizeof(packed_row)) + 64);
+    size_t panels = w->kind != DENSE ? OUT_BLOCK * unpacked_bytes(in) : 0;
+    char *own = scratch(c, ROW_BLOCK * (16 + sizeof(packed_row)) + 128 + panels);
     const void **rows = (const void **)own;
     long *dest = (long *)(own + ROW_BLOCK * 8);
     packed_row *part = (packed_row *)(own + ROW_BLOCK * 16);
+    char *memory = own + (ROW_BLOCK * (16 + sizeof(packed_row)) + 127) / 64 * 64;
     long task = next ? work_next(next) : 0, at = 0;
     for (long e = 0; e < count; e++) {
         long n = start[e + 1] - start[e];
@@ -173,7 +201,7 @@ void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, lon
                     dest[r] = slot;
                 }
                 long hi = (o + 1) * OUT_BLOCK < out ? (o + 1) * OUT_BLOCK : out;
-                block(w, type, rows, part, m, e * out, o * OUT_BLOCK, hi, in, y, ytype, dest, out, NULL);
+                block(c, w, type, rows, part, m, e * out, o * OUT_BLOCK, hi, in, y, ytype, dest, out, NULL, memory);
             }
         }
     }

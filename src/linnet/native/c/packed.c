@@ -19,6 +19,8 @@ void quantize_row(packed_row *row, const void *x, int type, long at, long in) {
             row->q[g + i] = (int8_t)q;
             sum[i >> 4] += q;
         }
+        for (int i = 0; i < 8; i++)
+            row->four[g / 4 + i] = -(row->q[g + 4 * i] + row->q[g + 4 * i + 1] + row->q[g + 4 * i + 2] + row->q[g + 4 * i + 3]);
         row->scale[g / 16] = row->scale[g / 16 + 1] = scale;
         row->sum[g / 16] = scale * sum[0];
         row->sum[g / 16 + 1] = scale * sum[1];
@@ -168,7 +170,7 @@ static inline __attribute__((always_inline)) float offsets(const float *a, const
 }
 
 static inline __attribute__((always_inline)) void packed_tile(
-    const int rows, const int outs, const packed_row *x, const unpacked *w, long in, float *y) {
+    const int rows, const int outs, const packed_row *x, const unpacked *w, const int centre, long in, float *y) {
     long n = packed_length(in);
     v16 acc[PACKED_ROWS][TILE_OUTS];
 #pragma GCC unroll 8
@@ -188,10 +190,12 @@ static inline __attribute__((always_inline)) void packed_tile(
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
             __m512i xv = _mm512_loadu_si512(x[r].q + i);
+            __m512i start = centre < 0 ? _mm512_setzero_si512()
+                                       : _mm512_slli_epi32(_mm512_loadu_si512(x[r].four + i / 4), centre);
             __m512 xs = SPREAD(x[r].scale + i / 16);
 #pragma GCC unroll 8
             for (int o = 0; o < outs; o++) {
-                __m512i d = _mm512_dpbusd_epi32(_mm512_setzero_si512(), wv[o], xv);
+                __m512i d = _mm512_dpbusd_epi32(start, wv[o], xv);
                 acc[r][o] = (v16)_mm512_fmadd_ps(_mm512_cvtepi32_ps(d), _mm512_mul_ps(ws[o], xs),
                                                  (__m512)acc[r][o]);
             }
@@ -205,40 +209,43 @@ static inline __attribute__((always_inline)) void packed_tile(
                 const uint8_t *u = w[o].u + i;
                 float lane[16];
                 for (int l = 0; l < 16; l++) {
-                    int d = 0;
+                    int d = centre < 0 ? 0 : x[r].four[i / 4 + l] * (1 << centre);
                     for (int j = 0; j < 4; j++) d += u[4 * l + j] * q[4 * l + j];
                     lane[l] = (float)d * (w[o].scale[i / 16 + l / 4] * x[r].scale[i / 16 + l / 4]);
                 }
                 acc[r][o] += *(v16 *)lane;
             }
 #endif
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 8
-        for (int o = 0; o < outs; o++)
-            y[r * TILE_OUTS + o] = lanes_sum(acc[r][o]) - offsets(w[o].offset, x[r].sum, n / 16);
+    tile_sums(rows, outs, acc, y);
+    if (centre < 0)
+        for (int r = 0; r < rows; r++)
+            for (int o = 0; o < outs; o++) y[r * TILE_OUTS + o] -= offsets(w[o].offset, x[r].sum, n / 16);
 }
 
-void packed_dot(int rows, int outs, const packed_row *x, const unpacked *w, long in, float *y) {
+#define ROWS_OF(centre)                                                              \
+    switch (rows) {                                                                  \
+    case 1: packed_tile(1, TILE_OUTS, x, w, centre, in, y); break;                   \
+    case 2: packed_tile(2, TILE_OUTS, x, w, centre, in, y); break;                   \
+    case 3: packed_tile(3, TILE_OUTS, x, w, centre, in, y); break;                   \
+    default: packed_tile(4, TILE_OUTS, x, w, centre, in, y);                         \
+    }
+
+void packed_dot(int rows, int outs, const packed_row *x, const unpacked *w, int centre, long in, float *y) {
     if (outs == TILE_OUTS) {
-        switch (rows) {
-        case 1: packed_tile(1, TILE_OUTS, x, w, in, y); break;
-        case 2: packed_tile(2, TILE_OUTS, x, w, in, y); break;
-        case 3: packed_tile(3, TILE_OUTS, x, w, in, y); break;
-        default: packed_tile(4, TILE_OUTS, x, w, in, y);
-        }
+        if (centre < 0) ROWS_OF(-1)
+        else ROWS_OF(centre)
         return;
     }
     for (int o = 0; o < outs; o++)
         for (int r = 0; r < rows; r++) {
             float part[TILE_OUTS];
-            packed_tile(1, 1, x + r, w + o, in, part);
+            packed_tile(1, 1, x + r, w + o, centre, in, part);
             y[r * TILE_OUTS + o] = part[0];
         }
 }
 
 #ifdef HAVE_VNNI
-// 64 bytes of weight row `o` at element i, and their scales by lane, as `unpack` would give them.
+// 64 bytes of a weight row at element i, as `unpack` would give them.
 static inline __attribute__((always_inline)) __m512i bytes_at(const int kind, const int g, const uint8_t *p, long i) {
     const __m512i low = _mm512_set1_epi8(15);
     if (kind == INT8) return _mm512_xor_si512(_mm512_loadu_si512(p + i), _mm512_set1_epi8((char)0x80));
@@ -255,8 +262,8 @@ static inline __attribute__((always_inline)) __m512i bytes_at(const int kind, co
     __m256i b;
     if (kind == INT4) b = _mm256_loadu_si256((const void *)(p + i / 2));
     else {
-        long size = kind == Q4_0 ? 18 : 20;
-        const uint8_t *q = p + i / 32 * size + size - 16;
+        const uint8_t *q = p + i / 32 * 18 + 2;
+        const long size = 18;
         b = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)q)),
                                     _mm_loadu_si128((const void *)(q + size)), 1);
     }
@@ -265,62 +272,57 @@ static inline __attribute__((always_inline)) __m512i bytes_at(const int kind, co
     return _mm512_and_si512(v, low);
 }
 
-// A loop of its own for each format, with the sums in the order of `packed_tile`.
+// A loop of its own for each centred format, with the sums in the order of `packed_tile`.
 static inline __attribute__((always_inline)) void one(
     const int kind, const int g, const int outs, const packed_row *x, const weight *w, long row, long in, float *y) {
     const __m512i spread = SPREAD_INDEX;
-    const long size = kind == INT4 ? in / 2 : kind == INT8 ? in : in / 32 * (kind == Q4_0 ? 18 : kind == Q4_1 ? 20 : 34);
-    const long groups = kind == INT4 || kind == INT8 ? in / w->group : 0;
-    const long step = w->group; // an INT8 group may be the whole row
+    const int centre = kind == INT8 || kind == Q8_0 ? 7 : 3;
+    const long block = kind == Q4_0 ? 18 : 34;
+    const long size = kind == INT4 ? in / 2 : kind == INT8 ? in : in / 32 * block;
+    const long groups = kind == INT4 ? in / g : kind == INT8 ? in / w->group : 0;
     const uint8_t *p[TILE_OUTS];
     const float *scale[TILE_OUTS];
-    const uint8_t *zero[TILE_OUTS];
-    __m512 acc[TILE_OUTS], off[TILE_OUTS];
+    __m512 acc[TILE_OUTS];
 #pragma GCC unroll 8
     for (int o = 0; o < outs; o++) {
         p[o] = (const uint8_t *)w->data + (row + o) * size;
         scale[o] = groups ? (const float *)w->scale + (row + o) * groups : NULL;
-        zero[o] = kind == INT4 && w->zero ? (const uint8_t *)w->zero + (row + o) * groups : NULL;
-        acc[o] = off[o] = _mm512_setzero_ps();
+        acc[o] = _mm512_setzero_ps();
     }
-    for (long i = 0; i < in; i += 256) {
-        float z[TILE_OUTS][16];
-        const int chunks = in - i < 256 ? (int)((in - i) / 64) : 4;
-#pragma GCC unroll 4
-        for (int k = 0; k < 4; k++) {
-            if (k >= chunks) break;
-            const long at = i + k * 64;
-            __m512i xv = _mm512_loadu_si512(x->q + at);
-            __m512 xs = SPREAD(x->scale + at / 16);
+#define ONE_CHUNK(at)                                                                                      \
+    {                                                                                                      \
+        __m512i xv = _mm512_loadu_si512(x->q + (at));                                                      \
+        __m512i start = _mm512_slli_epi32(_mm512_loadu_si512(x->four + (at) / 4), centre);                 \
+        __m512 xs = SPREAD(x->scale + (at) / 16);                                                          \
+        _Pragma("GCC unroll 8") for (int o = 0; o < outs; o++) {                                           \
+            __m512i d = _mm512_dpbusd_epi32(start, bytes_at(kind, g, p[o], at), xv);                       \
+            acc[o] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d), _mm512_mul_ps(ws[o], xs), acc[o]);             \
+        }                                                                                                  \
+    }
+    if (g == 128) {
+        for (long i = 0; i < in; i += 128) {
+            __m512 ws[TILE_OUTS];
+#pragma GCC unroll 8
+            for (int o = 0; o < outs; o++) ws[o] = _mm512_set1_ps(scale[o][i / 128]);
+            ONE_CHUNK(i)
+            ONE_CHUNK(i + 64)
+        }
+    } else {
+        const long step = kind == INT8 ? w->group : g;
+        for (long i = 0; i < in; i += 64) {
+            __m512 ws[TILE_OUTS];
 #pragma GCC unroll 8
             for (int o = 0; o < outs; o++) {
-                float s0, s1, z0, z1;
-                if (groups) {
-                    long k0 = kind == INT8 ? at / step : at / g, k1 = kind == INT8 ? (at + 32) / step : (at + 32) / g;
-                    s0 = scale[o][k0], s1 = scale[o][k1];
-                    if (kind == INT8) z0 = 128.0f * s0, z1 = 128.0f * s1;
-                    else z0 = s0 * (zero[o] ? (float)zero[o][k0] : 8.0f), z1 = s1 * (zero[o] ? (float)zero[o][k1] : 8.0f);
-                } else {
-                    const long block = kind == Q4_0 ? 18 : kind == Q4_1 ? 20 : 34;
-                    const uint8_t *b = p[o] + at / 32 * block;
-                    s0 = half_at(b), s1 = half_at(b + block);
-                    if (kind == Q4_1) z0 = -half_at(b + 2), z1 = -half_at(b + block + 2);
-                    else z0 = (kind == Q4_0 ? 8.0f : 128.0f) * s0, z1 = (kind == Q4_0 ? 8.0f : 128.0f) * s1;
-                }
-                __m512 ws = _mm512_mask_blend_ps(0xff00, _mm512_set1_ps(s0), _mm512_set1_ps(s1));
-                z[o][k * 4] = z[o][k * 4 + 1] = z0, z[o][k * 4 + 2] = z[o][k * 4 + 3] = z1;
-                __m512i d = _mm512_dpbusd_epi32(_mm512_setzero_si512(), bytes_at(kind, g, p[o], at), xv);
-                acc[o] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d), _mm512_mul_ps(ws, xs), acc[o]);
+                float s0, s1;
+                if (groups) s0 = scale[o][i / step], s1 = step >= 64 ? s0 : scale[o][(i + 32) / step];
+                else s0 = half_at(p[o] + i / 32 * block), s1 = half_at(p[o] + i / 32 * block + block);
+                ws[o] = _mm512_mask_blend_ps(0xff00, _mm512_set1_ps(s0), _mm512_set1_ps(s1));
             }
+            ONE_CHUNK(i)
         }
-        __mmask16 m = (__mmask16)((1u << (chunks * 4)) - 1);
-        __m512 sum = _mm512_maskz_loadu_ps(m, x->sum + i / 16);
-#pragma GCC unroll 8
-        for (int o = 0; o < outs; o++)
-            off[o] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(m, z[o]), sum, off[o]);
     }
 #pragma GCC unroll 8
-    for (int o = 0; o < outs; o++) y[o] = lanes_sum((v16)acc[o]) - lanes_sum((v16)off[o]);
+    for (int o = 0; o < outs; o++) y[o] = lanes_sum((v16)acc[o]);
 }
 #endif
 
@@ -328,15 +330,19 @@ int packed_dot_one(int outs, const packed_row *x, const weight *w, long row, lon
 #ifdef HAVE_VNNI
     if (outs != TILE_OUTS || in % 64) return 0;
     switch (w->kind) {
-    case INT8: one(INT8, 0, TILE_OUTS, x, w, row, in, y); return w->group % 32 == 0;
+    case INT8:
+        if (w->group % 64 && w->group != 32) return 0;
+        if (w->group == 128 && in % 128 == 0) one(INT8, 128, TILE_OUTS, x, w, row, in, y);
+        else one(INT8, 0, TILE_OUTS, x, w, row, in, y);
+        return 1;
     case INT4:
+        if (w->zero) return 0;
         if (w->group == 128) one(INT4, 128, TILE_OUTS, x, w, row, in, y);
         else if (w->group == 64) one(INT4, 64, TILE_OUTS, x, w, row, in, y);
         else if (w->group == 32) one(INT4, 32, TILE_OUTS, x, w, row, in, y);
         else return 0;
         return 1;
     case Q4_0: one(Q4_0, 32, TILE_OUTS, x, w, row, in, y); return 1;
-    case Q4_1: one(Q4_1, 32, TILE_OUTS, x, w, row, in, y); return 1;
     case Q8_0: one(Q8_0, 32, TILE_OUTS, x, w, row, in, y); return 1;
     }
 #endif

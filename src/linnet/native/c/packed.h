@@ -13,13 +13,15 @@ typedef struct packed_row {
     int8_t *q;
     float *scale; // one for every 16 elements (equal in pairs)
     float *sum;   // the scaled sum of every 16 elements
+    int32_t *four; // minus the sum of every 4 bytes
 } packed_row;
 
 static inline long packed_length(long in) { return (in + 63) / 64 * 64; }
-static inline size_t packed_row_bytes(long in) { return packed_length(in) + packed_length(in) / 16 * 8; }
+static inline size_t packed_row_bytes(long in) { return packed_length(in) * 2 + packed_length(in) / 16 * 8; }
 static inline packed_row packed_row_at(char *memory, long in) {
     long n = packed_length(in);
-    return (packed_row){(int8_t *)memory, (float *)(memory + n), (float *)(memory + n) + n / 16};
+    return (packed_row){(int8_t *)memory, (float *)(memory + n * 2), (float *)(memory + n * 2) + n / 16,
+                        (int32_t *)(memory + n)};
 }
 void quantize_row(packed_row *row, const void *x, int type, long at, long in);
 
@@ -33,9 +35,19 @@ static inline unpacked unpacked_at(char *memory, long in) {
     long n = packed_length(in);
     return (unpacked){(uint8_t *)memory, (float *)(memory + n), (float *)(memory + n) + n / 16};
 }
+// The power of two that is every offset over its scale, or -1 where it varies.
+static inline int centre_of(const weight *w) {
+    switch (w->kind) {
+    case INT8: case Q8_0: return 7;
+    case Q4_0: return 3;
+    case INT4: return w->zero ? -1 : 3;
+    case Q6_K: return 5;
+    }
+    return -1;
+}
 void unpack(const weight *w, long row, long in, unpacked *to);
 void unpack_row(const weight *w, long row, long in, float *to);
 // y[r * TILE_OUTS + o] for up to PACKED_ROWS rows and `outs` unpacked weight rows.
-void packed_dot(int rows, int outs, const packed_row *x, const unpacked *w, long in, float *y);
+void packed_dot(int rows, int outs, const packed_row *x, const unpacked *w, int centre, long in, float *y);
 // The same for one row of x straight from memory, for the formats that have a loop of their own.
 int packed_dot_one(int outs, const packed_row *x, const weight *w, long row, long in, float *y);
