@@ -1,0 +1,73 @@
+"""Sizes as expressions agree with the manifest, which counts every tensor one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from linnet.check import check_package
+from linnet.ir.manifest import manifest, root_block
+from linnet.ir.memory import bind_partly, element_bits, free_sizes, peak, storage
+from linnet.ir.passes.pipeline import optimize
+from linnet.ir.program import Program
+from linnet.ir.types import BITS
+from linnet.nest.card import read_card
+from linnet.package import open_package
+
+SMALL = {"H": 64, "Groups": 2, "Vocab": 97, "Heads": 4, "HeadDim": 32, "Experts": 8, "TopK": 2,
+         "Batch": 3, "MaxSeq": 40, "T": "f32"}  # fmt: skip
+
+
+def open_model(folder: Path) -> tuple[Program, str, dict[str, int | str]]:
+    program = check_package(open_package(folder)).program
+    assert program is not None
+    return program, root_block(program), dict(read_card(folder).generics)
+
+
+@pytest.fixture(scope="module")
+def hybrid(models: Path) -> tuple[Program, str, dict[str, int | str]]:
+    return open_model(models / "qwen3.6-35b-a3b")
+
+
+@pytest.mark.parametrize("change", [{}, SMALL, {"MaxSeq": 1, "Batch": 5}])
+def test_storage_is_the_manifest(hybrid, change) -> None:
+    program, root, card = hybrid
+    generics = {**card, **change}
+    sizes = {n: v for n, v in generics.items() if isinstance(v, int)}
+    stored = storage(program, root)
+    for kind in ("param", "state"):
+        listed = [p for p in manifest(program, root, generics) if p.kind == kind]
+        expected = sum(p.count * BITS[p.dtype] // 8 for p in listed)
+        found = sum(
+            s.elements.evaluate(sizes) * element_bits(s.dtype, generics) // 8
+            for s in stored
+            if s.kind == kind
+        )
+        assert found == expected
+        assert sum(s.copies.evaluate(sizes) for s in stored if s.kind == kind) == len(listed)
+
+
+def test_free_sizes_and_packed_weights(hybrid) -> None:
+    program, root, _ = hybrid
+    assert free_sizes(program, root) == {"Batch", "MaxSeq"}
+    packs = {s.path: s.packs for s in storage(program, root)}
+    assert packs["embed_tokens.weight"] == "embedding"
+    assert packs["lm_head.weight"] == "linear"
+    assert packs["groups.*.full.mlp.gate_up_proj"] == "experts"
+    assert packs["groups.*.linear.*.linear_attn.conv_weight"] is None
+    experts = next(s for s in storage(program, root) if s.packs == "experts")
+    assert (str(experts.active), str(experts.of)) == ("TopK", "Experts")
+
+
+def test_peak_grows_with_the_call_and_not_with_the_context(hybrid) -> None:
+    program, root, card = hybrid
+    bound = optimize(bind_partly(program, root, card, free_sizes(program, root)), "fast")
+    values = {"Batch": 1, "MaxSeq": 4096, "S": 512, "B": 1, "M": 1}
+    whole, step = peak(bound, "forward", values), peak(bound, "decode", values)
+    # The logits of 512 positions alone are 248,320 × 512 × 2 bytes.
+    assert whole.bytes.evaluate(values) > 248320 * 512 * 2
+    assert step.bytes.evaluate(values) < 10_000_000
+    assert "MaxSeq" not in step.bytes.names()
+    more = {**values, "S": 1024}
+    assert whole.bytes.evaluate(more) == 2 * whole.bytes.evaluate(values)
