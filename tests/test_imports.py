@@ -44,6 +44,10 @@ HEAVY = {
     "tokenizers": {"text"},
     "jinja2": {"text"},
     "huggingface_hub": {"weights"},
+    "llguidance": {"serve"},
+    "starlette": {"serve"},
+    "uvicorn": {"serve"},
+    "prometheus_client": {"serve"},
 }  # fmt: skip
 
 

@@ -83,6 +83,17 @@ class ChatTemplate:
         return "".join(parts)
 
 
+def read_variables(source: str) -> frozenset[str]:
+    """The names that a template reads and does not set, such as `messages`, `enable_thinking`."""
+    from jinja2 import meta
+
+    from linnet.text.sandbox import BoundedEnvironment
+
+    environment = BoundedEnvironment()
+    found = meta.find_undeclared_variables(environment.parse(source))
+    return frozenset(found) - frozenset(environment.globals)
+
+
 def read_template(
     folder: str | Path, names: Mapping[str, str], tools: bool = False
 ) -> ChatTemplate | None:

@@ -14,6 +14,7 @@ from linnet.serve.reasoning import CLOSE, OPEN
 from linnet.serve.tool_grammar import style_of
 from linnet.serve.turns import stable_prefix
 from linnet.text.open import TextModel
+from linnet.text.template import read_variables
 
 # What `render` itself fills in.
 _TAKEN = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
@@ -33,15 +34,7 @@ class Prompt:
 @lru_cache(maxsize=8)
 def switches(source: str) -> frozenset[str]:
     """The variables that a template reads and a client may set, such as `enable_thinking`."""
-    from jinja2 import meta, nodes
-
-    from linnet.text.sandbox import BoundedEnvironment
-
-    environment = BoundedEnvironment()
-    tree = environment.parse(source)
-    assert isinstance(tree, nodes.Template)
-    found = meta.find_undeclared_variables(tree)
-    return frozenset(found) - _TAKEN - frozenset(environment.globals)
+    return read_variables(source) - _TAKEN
 
 
 def read_switches(fields: Fields, text: TextModel) -> dict[str, Any]:
