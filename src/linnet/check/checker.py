@@ -11,7 +11,7 @@ from linnet.check.declare import (
     MemberDecl,
     ModuleAlias,
 )
-from linnet.check.dimensions import Scope, clause_help, witness_text
+from linnet.check.dimensions import Scope, clause_help, proof_notes, witness_text
 from linnet.check.modules import Import, Modules, ModuleScope
 from linnet.check.report import Reporter, TooManyErrors, did_you_mean
 from linnet.check.signatures import members_of, resolve_signature
@@ -164,6 +164,7 @@ class Checker:
                 span,
                 f"`{decl.name}` requires `{fact}`, which {what}",
                 related=[Label(clause, "required here")],
+                notes=proof_notes(facts, goal, proof)[1:],
                 help=clause_help(scope.facts, proof, " to what encloses this"),
             )
         return fine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from linnet.check import expressions, operators
 from linnet.check.body import Body, Operand
 from linnet.check.coerce import coerce, is_numeric
-from linnet.check.dimensions import clause_help, dimension, witness_text
+from linnet.check.dimensions import clause_help, dimension, proof_notes, witness_text
 from linnet.check.typing import ERROR, shape_items
 from linnet.dims import Dim, Fact
 from linnet.ir.program import (
@@ -60,7 +60,8 @@ def reshape(cx: Body, node: tree.Call, source: tree.Expr, shape_node: tree.Expr)
     old = shape_of(value.type)
     have, want = count(old), count(shape)
     if not cx.facts.equal(have, want):
-        proof = cx.facts.prove(Fact("==", have, want))
+        goal = Fact("==", have, want)
+        proof = cx.facts.prove(goal)
         note = f"`{have}` elements into `{want}`"
         if proof.answer == "refuted":
             note += f": they differ{witness_text(proof.witness)}"
@@ -70,7 +71,7 @@ def reshape(cx: Body, node: tree.Call, source: tree.Expr, shape_node: tree.Expr)
             f"`reshape` of `[{', '.join(map(str, old))}]` to `[{', '.join(map(str, shape))}]`:"
             " the element counts are not provably equal",
             related=cx.bound_at(value),
-            notes=[note],
+            notes=[note, *proof_notes(cx.facts, goal, proof)[1:]],
             help=clause_help(cx.facts, proof),
         )
         return cx.poison()

@@ -10,7 +10,7 @@ from linnet.dims import Dim, Fact, Facts
 from linnet.ir.types import Pack, Shape, Type, shape_of
 
 MAX_AXIS_NOTES = 3
-MAX_WIDTH = 88  # of a row; longer shapes are not drawn
+MAX_WIDTH = 66  # of a row, so that it fits into 80 columns; longer shapes are not drawn
 
 # The axes of the two shapes, in pairs; None where one of them has none.
 Pairs = list[tuple["int | None", "int | None"]]
