@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from linnet.check.declare import BlockDecl, FunctionDecl
@@ -13,6 +12,7 @@ from linnet.diagnostics.diagnostic import Label
 from linnet.dims import Dim, Facts
 from linnet.ir.program import Op, Region, Step, Value
 from linnet.ir.types import BlockRef, Type
+from linnet.record import dataclass
 from linnet.source import Span
 from linnet.syntax import tree
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from linnet.check.declare import (
     BlockDecl,
     Decl,
@@ -21,6 +19,7 @@ from linnet.dims import DimTooLarge, Fact, Facts
 from linnet.ir.program import Block, Function, Member, Program
 from linnet.ir.types import BlockRef, Substitution, Type, substitute, substitute_dim
 from linnet.package import Package
+from linnet.record import dataclass
 from linnet.source import Span
 from linnet.syntax import tree
 

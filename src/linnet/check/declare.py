@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from linnet.dims import Dim, Fact, Facts
 from linnet.ir.program import Generic
 from linnet.ir.types import BlockRef, EnumType, Type
+from linnet.record import dataclass, field
 from linnet.source import Span
 from linnet.syntax import tree
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from linnet.check.declare import ConstDecl, Decl, ModuleAlias
@@ -12,6 +11,7 @@ from linnet.check.report import Reporter, did_you_mean
 from linnet.diagnostics.diagnostic import Label
 from linnet.dims import Dim, DimTooLarge, Fact, Facts, Proof
 from linnet.ir.program import Generic
+from linnet.record import dataclass
 from linnet.source import Span
 from linnet.syntax import tree
 

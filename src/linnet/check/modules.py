@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 from linnet.check.declare import (
     AliasDecl,
@@ -19,6 +18,7 @@ from linnet.check.report import Reporter, did_you_mean
 from linnet.diagnostics.diagnostic import Label
 from linnet.ir.types import DTYPES
 from linnet.package import ModuleFile, Package, resolve
+from linnet.record import dataclass, field
 from linnet.source import Span
 from linnet.syntax import tree
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from linnet.check.body import Body, Float, Int, Literal, Pending
 from linnet.check.coerce import (
     literal_help,
@@ -22,6 +20,7 @@ from linnet.ir.types import (
     DTYPES,
     FLOATS,
 )
+from linnet.record import dataclass, field
 from linnet.source import Span
 from linnet.syntax import tree
 

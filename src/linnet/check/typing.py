@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from linnet.check.declare import (
     AliasDecl,
     BlockDecl,
@@ -37,6 +35,7 @@ from linnet.ir.types import (
     substitute_arg,
     tensor,
 )
+from linnet.record import dataclass
 from linnet.source import Span
 from linnet.syntax import tree
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from linnet.record import dataclass, field
 from linnet.source import Span
 
 

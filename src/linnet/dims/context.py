@@ -8,7 +8,6 @@ Every fresh name has a definition in the user's names, and nothing printed shows
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from math import gcd
 
 from linnet.dims.bounds import monomial_interval
@@ -26,6 +25,7 @@ from linnet.dims.dim import (
 )
 from linnet.dims.fact import Fact
 from linnet.dims.rules import MAX_STEPS, Rules
+from linnet.record import dataclass
 
 MAX_RULES = 60
 
@@ -38,6 +38,10 @@ class Equation:
     source: Fact | None
     abstract: bool = True  # whether quotients in it may be given fresh names
     linked: bool = False  # a fresh name and its definition; not to be solved for the name
+
+    def of(self, dim: Dim) -> Equation:
+        """The same equation in another form."""
+        return Equation(dim, self.source, self.abstract, self.linked)
 
 
 class Context(Rules):
@@ -84,7 +88,9 @@ class Context(Rules):
                     self.contradiction = True
                     return
                 if dim.terms:
-                    normalized.append(replace(equation, dim=dim))
+                    normalized.append(
+                        Equation(dim, equation.source, equation.abstract, equation.linked)
+                    )
             pending = list(dict.fromkeys(normalized))
             self.spend(len(pending) + len(self._source))
             pending.sort(key=lambda equation: equation.dim.key)

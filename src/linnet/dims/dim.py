@@ -6,6 +6,7 @@ equal as Python values. What needs an assumption (`x / x == 1` needs `x > 0`) is
 
 from __future__ import annotations
 
+from _thread import allocate_lock as Lock
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -40,12 +41,12 @@ class Atom:
     """An indivisible part of a polynomial: a name, `floor(p / q)`, a minimum or a maximum.
 
     Names that begin with `~` stand for integers of either sign and are made by the prover only;
-    every other name is non-negative.
+    every other name is non-negative. There is one object for each (see `_atom`), so atoms are
+    compared and hashed by identity.
     """
 
     __slots__ = (
         "__weakref__",
-        "_hash",
         "args",
         "depth",
         "dim",
@@ -72,7 +73,6 @@ class Atom:
     def __init__(self, kind: str, name: str, args: tuple[Dim, ...]):
         self.kind, self.name, self.args = kind, name, args
         self.dim = None
-        self._hash = hash((kind, name, args))
         if kind == "name":
             self.key = (0, name)
             self.low, self.high = (None if name.startswith("~") else 0), None
@@ -86,18 +86,6 @@ class Atom:
         self.names = frozenset().union(*(arg.names() for arg in args))
         self.low, self.high = atom_bounds(kind, [(arg.low, arg.high) for arg in args])
 
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return (
-            isinstance(other, Atom)
-            and self._hash == other._hash
-            and (self.kind, self.name, self.args) == (other.kind, other.name, other.args)
-        )
-
     def __repr__(self) -> str:
         return f"Atom({self.key[1]})"
 
@@ -106,12 +94,17 @@ class Atom:
 
 
 _ATOMS: WeakValueDictionary[tuple[str, str, tuple[Dim, ...]], Atom] = WeakValueDictionary()
+_LOCK = Lock()
 
 
 def _atom(kind: str, name: str = "", args: tuple[Dim, ...] = ()) -> Atom:
     found = _ATOMS.get((kind, name, args))
     if found is None:
-        found = _ATOMS[kind, name, args] = Atom(kind, name, args)
+        made = Atom(kind, name, args)
+        with _LOCK:  # never two of one
+            found = _ATOMS.get((kind, name, args))
+            if found is None:
+                found = _ATOMS[kind, name, args] = made
     return found
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 from linnet.dims.dim import Dim
 from linnet.dims.text import parse_comparison
+from linnet.record import dataclass
 
 Answer = Literal["proven", "refuted", "unknown"]
 

@@ -8,11 +8,10 @@ generics stay symbolic, and so do the callee's generics that follow from them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from linnet.dims import Dim, Facts
 from linnet.ir.program import Function, Program, Region
 from linnet.ir.types import GenericArg, Type
+from linnet.record import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ The table is what backends implement and what the verifier checks operand counts
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from linnet.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)

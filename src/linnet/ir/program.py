@@ -11,12 +11,12 @@ symbolic, since they follow from the shapes of its arguments).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import count as _count
 from typing import TYPE_CHECKING
 
 from linnet.dims import Dim, Fact
 from linnet.ir.types import BlockRef, GenericArg, Pack, Type
+from linnet.record import dataclass, field
 from linnet.source import Span
 
 if TYPE_CHECKING:

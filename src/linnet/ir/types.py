@@ -7,9 +7,8 @@ exist: it is the scalar (`tensor()` sees to it).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from linnet.dims import Dim
+from linnet.record import dataclass
 
 BITS = {
     "bool": 8, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "u8": 8, "u16": 16, "u32": 32,

@@ -10,12 +10,12 @@ import difflib
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from linnet.diagnostics.diagnostic import Diagnostic, Label
 from linnet.errors import PackageError
 from linnet.package.files import MAX_MANIFEST, read_bounded
+from linnet.record import dataclass, field
 from linnet.source import Source, Span
 from linnet.syntax.lexer import WORDS
 

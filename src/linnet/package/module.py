@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from linnet.diagnostics.diagnostic import Diagnostic, Label
 from linnet.package.files import MAX_SOURCE, read_bounded
+from linnet.record import dataclass, field
 from linnet.source import Source, Span
 from linnet.syntax.parser import parse
 from linnet.syntax.tree import Tree

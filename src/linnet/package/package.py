@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from linnet.errors import PackageError
 from linnet.package.files import inside, reason
 from linnet.package.module import ModuleFile, read_module
+from linnet.record import dataclass, field
 
 SUFFIX = ".linnet"
 LIB = "lib"

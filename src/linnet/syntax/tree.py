@@ -8,9 +8,9 @@ A node that the parser had to invent after an error is an `ErrorExpr` or
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from linnet.record import dataclass, field
 from linnet.source import Source, Span
 
 

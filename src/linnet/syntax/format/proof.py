@@ -7,17 +7,22 @@ expression documents nothing, and may do so at the end of its line.
 from __future__ import annotations
 
 from dataclasses import fields
-from functools import cache
 from typing import Any
 
 from linnet.source import Span
 from linnet.syntax.tree import File, Node
 
+_NAMES: dict[type, tuple[str, ...]] = {}
 
-@cache
-def _fields(kind: type[Node]) -> tuple[str, ...]:
-    names = (field.name for field in fields(kind))
-    return tuple(name for name in names if not name.endswith("span") and name != "doc")
+
+def _fields(node: Node) -> tuple[str, ...]:
+    kind = type(node)
+    names = _NAMES.get(kind)
+    if names is None:
+        every = (field.name for field in fields(node))
+        names = tuple(name for name in every if not name.endswith("span") and name != "doc")
+        _NAMES[kind] = names
+    return names
 
 
 def same(a: File, b: File) -> bool:
@@ -29,7 +34,7 @@ def same(a: File, b: File) -> bool:
         if kind is not type(right):
             return False
         if isinstance(left, Node):
-            for name in _fields(type(left)):
+            for name in _fields(left):
                 stack.append((getattr(left, name), getattr(right, name)))
         elif kind is list:
             if len(left) != len(right):
