@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from linnet.check import expressions, grids
+from linnet.check import expressions, grids, slices
 from linnet.check.body import LITERALS, Int, Pending
 from linnet.check.coerce import (
     is_integer,
@@ -11,7 +11,6 @@ from linnet.check.dimensions import clause_help, proof_notes
 from linnet.check.infer import same_shape
 from linnet.check.notation import Bound, Notation, Part, literal_part, mentions
 from linnet.check.report import plural
-from linnet.check.slices import proven_index
 from linnet.check.typing import (
     ERROR,
 )
@@ -216,7 +215,7 @@ def _axis(gx: Notation, item: tree.Node, extent: Dim, value: Value) -> Axis | No
     if part is None:
         return None
     if isinstance(part, Int):
-        return part.dim if proven_index(cx, part.dim, extent, item.span, value) else None
+        return part.dim if slices.proven_index(cx, part.dim, extent, item.span, value) else None
     if isinstance(part, Pending):
         part = literal_part(gx, part, "i64", item.span)
         if part is None:

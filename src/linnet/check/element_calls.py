@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from linnet.check import elements, expressions, grids
+from linnet.check import elements, expressions, grids, prelude
 from linnet.check.arguments import default_value, match_arguments, written_generics
 from linnet.check.body import LITERALS, Pending, default_dtype, literals_in
 from linnet.check.coerce import (
@@ -14,7 +14,6 @@ from linnet.check.declare import FunctionDecl, ModuleAlias
 from linnet.check.infer import Inference, free_names
 from linnet.check.modules import RESERVED_FUNCTIONS, Import
 from linnet.check.notation import Notation, Part, literal_part
-from linnet.check.prelude import MATH, USAGE
 from linnet.check.typing import (
     ERROR,
     constraint_error,
@@ -44,9 +43,9 @@ def call(gx: Notation, node: tree.Call, dtype: str | None) -> Part:
     callee = node.callee
     name = callee.text if isinstance(callee, tree.Name) else ""
     plain = [a.value for a in node.arguments if a.name is None]
-    if name in USAGE or name in MATH:
+    if name in prelude.USAGE or name in prelude.MATH:
         arity = {"select": 3, "min": 2, "max": 2, "shl": 2, "shr": 2}.get(name, 1)
-        if name not in MATH | {"cast", "abs", "min", "max", "shl", "shr", "select"}:
+        if name not in prelude.MATH | {"cast", "abs", "min", "max", "shl", "shr", "select"}:
             cx.report.error(
                 "E3104",
                 node.span,
@@ -57,7 +56,7 @@ def call(gx: Notation, node: tree.Call, dtype: str | None) -> Part:
         if len(plain) != arity or len(plain) != len(node.arguments):
             cx.report.error(
                 "E2102", node.span, f"wrong arguments for `{name}`",
-                help=f"it is called as `{USAGE.get(name, f'{name}(x)')}`",
+                help=f"it is called as `{prelude.USAGE.get(name, f'{name}(x)')}`",
             )  # fmt: skip
             return None
         if node.generics and name != "cast":
@@ -135,9 +134,9 @@ def _prelude(
             return None
     from linnet.check.coerce import is_float
 
-    fine = is_float(cx, part.dtype) if name in MATH else is_numeric(cx, part.dtype)
+    fine = is_float(cx, part.dtype) if name in prelude.MATH else is_numeric(cx, part.dtype)
     if not fine:
-        help = "`cast<f32>(…)` first" if name in MATH else None
+        help = "`cast<f32>(…)` first" if name in prelude.MATH else None
         cx.report.error(
             "E2104", parts[0].span, f"`{name}` is not defined for `{part.dtype}`", help=help
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from linnet.check import grids
+from linnet.check import grids, operators
 from linnet.check.body import LITERALS, Float, Int, Pending, default_dtype, literals_in
 from linnet.check.coerce import (
     is_integer,
@@ -11,7 +11,6 @@ from linnet.check.coerce import (
 )
 from linnet.check.dimensions import arithmetic, bitwise
 from linnet.check.notation import Notation, Part, literal_part
-from linnet.check.operators import COMPARE, NAMES, fold, logic_error
 from linnet.diagnostics.diagnostic import Label
 from linnet.ir.program import (
     GBinary,
@@ -84,7 +83,7 @@ def binary(gx: Notation, node: tree.Binary, dtype: str | None) -> Part:
         chain.append(chain[-1].left)
     left: Part = None
     for position, part in enumerate(reversed(chain)):
-        hint = None if part.op in COMPARE or part.op in ("&&", "||") else dtype
+        hint = None if part.op in operators.COMPARE or part.op in ("&&", "||") else dtype
         if position == 0:
             left = grids.scalar(gx, part.left, hint)
         logic = part.op in ("&&", "||")
@@ -105,18 +104,18 @@ def _combine(gx: Notation, node: tree.Binary, a: Part, b: Part, dtype: str | Non
         for part, side in ((a, node.left), (b, node.right)):
             if isinstance(part, LITERALS) or part.dtype != "bool":
                 dtype = default_dtype(part) if isinstance(part, LITERALS) else part.dtype
-                logic_error(cx, op, ScalarType(dtype), side.span)
+                operators.logic_error(cx, op, ScalarType(dtype), side.span)
                 return None
         assert not isinstance(a, LITERALS) and not isinstance(b, LITERALS)
         return GBinary("and" if op == "&&" else "or", a, b, "bool")
-    if isinstance(a, Int) and isinstance(b, Int) and op not in COMPARE:
+    if isinstance(a, Int) and isinstance(b, Int) and op not in operators.COMPARE:
         if op in ("&", "|", "^"):
             dim = bitwise(cx.scope, op, a.dim, b.dim, node.span)
         else:
             dim = arithmetic(cx.scope, op, a.dim, b.dim, node.right.span)
         return None if dim is None else Int(dim)
     if isinstance(a, LITERALS) and isinstance(b, LITERALS):
-        folded = fold(op, a, b)
+        folded = operators.fold(op, a, b)
         if folded is not None:
             return folded
 
@@ -124,7 +123,7 @@ def _combine(gx: Notation, node: tree.Binary, a: Part, b: Part, dtype: str | Non
         pair = together(gx, a, b, node.left.span, node.right.span, wanted)
         return None if pair is None else _apply(gx, op, *pair, node)
 
-    if op not in COMPARE and isinstance(a, LITERALS) and isinstance(b, LITERALS):
+    if op not in operators.COMPARE and isinstance(a, LITERALS) and isinstance(b, LITERALS):
         return Pending((*literals_in(a), *literals_in(b)), build)
     return build(dtype)
 
@@ -152,7 +151,7 @@ def _apply(gx: Notation, op: str, x: GExpr, y: GExpr, node: tree.Binary) -> GExp
     if not defined:
         cx.report.error("E2104", node.span, f"`{op}` is not defined for `{x.dtype}`")
         return None
-    return GBinary(NAMES[op], x, y, "bool" if op in COMPARE else x.dtype)
+    return GBinary(operators.NAMES[op], x, y, "bool" if op in operators.COMPARE else x.dtype)
 
 
 def choice(
