@@ -17,6 +17,7 @@ from linnet.serve.http.logs import note
 T = TypeVar("T")
 # A stream that says nothing for so long sends a comment, so that no proxy thinks it dead.
 _QUIET = 15.0
+_SLOW = 30.0  # seconds in which a body is to come
 
 
 async def read_json(request: Request, most: int) -> Any:
@@ -41,6 +42,15 @@ async def read_json(request: Request, most: int) -> Any:
 
 
 async def read_body(request: Request, most: int) -> bytes:
+    """Raises ApiError 413 for a body that is too large, 408 for one that does not come."""
+    try:
+        return await asyncio.wait_for(_read_body(request, most), _SLOW)
+    except asyncio.TimeoutError:
+        text = f"the body did not come within {_SLOW:.0f} seconds"
+        raise ApiError(408, text, headers={"Connection": "close"}) from None
+
+
+async def _read_body(request: Request, most: int) -> bytes:
     stated = request.headers.get("content-length", "")
     size = 0
     parts: list[bytes] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -19,10 +19,10 @@ _WHOLE = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640)
 
 # Of Stats: the field, the metric, what it is.
 _GAUGES = (
-    ("running", "linnet_requests_running", "Requests that hold a row or are being prefilled."),
-    ("waiting", "linnet_requests_waiting", "Requests in the queue."),
+    ("prefilling", "linnet_requests_prefilling", "Requests whose prompt is being computed."),
+    ("waiting", "linnet_requests_waiting", "Requests in the queue, and answers without a row."),
     ("rows", "linnet_rows", "Rows of the batch."),
-    ("rows_used", "linnet_rows_used", "Rows of the batch that hold a sequence."),
+    ("running", "linnet_rows_used", "Rows of the batch that hold an answer."),
     ("snapshot_bytes", "linnet_cache_bytes", "Bytes of the prefix snapshots held."),
     ("snapshot_count", "linnet_cache_snapshots", "Prefix snapshots held."),
 )
@@ -39,6 +39,9 @@ class Metrics(Observer):
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         r = self.registry
+        self._running = Gauge(
+            "linnet_requests_running", "Requests taken in and not ended.", registry=r
+        )  # fmt: skip
         self._queued = Counter("linnet_requests_accepted", "Requests taken in.", registry=r)
         self._ended = Counter(
             "linnet_requests", "Requests that ended, by how.", ["reason"], registry=r
@@ -93,6 +96,7 @@ class Metrics(Observer):
 
     def queued(self) -> None:
         self._queued.inc()
+        self._running.inc()
 
     def first_token(self, seconds: float) -> None:
         self._first.observe(seconds)
@@ -103,6 +107,7 @@ class Metrics(Observer):
     def finished(
         self, reason: str, seconds: float, prompt_tokens: int, cached_tokens: int, new_tokens: int
     ) -> None:
+        self._running.dec()
         self._ended.labels(reason).inc()
         if reason in ("cancelled", "timeout", "error"):
             self._aborts.labels(reason).inc()

@@ -1,0 +1,141 @@
+"""Many clients that behave badly: they leave, send nonsense, come all at once. Afterwards nothing is
+held, and whoever stayed got the answer that a request alone gets."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import threading
+import time
+from typing import Any
+
+import pytest
+from http_fakes import NAME, Served, qwen_text, served, until
+from serve_models import hybrid
+
+from linnet.serve import Engine
+
+PROMPTS = [f"Number {i}: " + "tell me more. " * (i % 7) for i in range(24)]
+
+
+def body(draw: random.Random, prompt: str) -> dict[str, Any]:
+    return {
+        "model": NAME, "prompt": prompt, "max_tokens": 4 + PROMPTS.index(prompt) % 13,
+        "temperature": 1.0, "seed": PROMPTS.index(prompt), "n": 1 + PROMPTS.index(prompt) % 2,
+        "stream": draw.random() < 0.5, "ignore_eos": True,
+    }  # fmt: skip
+
+
+NONSENSE = [
+    b"", b"{", b"[]", b"\xff", b'{"model": "tiny"}', b'{"model": "tiny", "prompt": []}',
+    b'{"model": "tiny", "prompt": "x", "n": -1}', b'{"model": "none", "prompt": "x"}',
+    b'{"model": "tiny", "prompt": [99999]}', b'{"model": "tiny", "prompt": "x", "zz": 1}',
+    json.dumps({"model": "tiny", "prompt": "x" * 5000}).encode(),
+]  # fmt: skip
+
+
+def texts(raw: bytes, stream: bool) -> list[str]:
+    if not stream:
+        return [c["text"] for c in json.loads(raw)["choices"]]
+    found: dict[int, str] = {}
+    for line in raw.decode().splitlines():
+        if line.startswith("data: {"):
+            event = json.loads(line[6:])
+            assert "error" not in event, event
+            for choice in event["choices"]:
+                found[choice["index"]] = found.get(choice["index"], "") + choice["text"]
+    return [found[i] for i in sorted(found)]
+
+
+def one(server: Served, seed: int, alone: dict[str, list[str]], seen: dict[str, int]) -> None:
+    draw = random.Random(seed)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server.port, timeout=120)
+    head = {"content-type": "application/json"}
+    try:
+        if draw.random() < 0.2:
+            connection.request("POST", "/v1/completions", draw.choice(NONSENSE), head)
+            answer = connection.getresponse()
+            error = json.loads(answer.read())["error"]
+            assert answer.status in (400, 404, 413, 429) and error["message"]
+            seen["nonsense"] += 1
+            return
+        prompt = draw.choice(PROMPTS)
+        asked = body(draw, prompt)
+        leaves = draw.random() < 0.3
+        if leaves:
+            asked["max_tokens"] = 100
+        connection.request("POST", "/v1/completions", json.dumps(asked), head)
+        if leaves:
+            time.sleep(draw.random() * 0.2)
+            if asked["stream"] and draw.random() < 0.5:
+                connection.getresponse().read(50)
+            seen["left"] += 1
+            return
+        answer = connection.getresponse()
+        raw = answer.read()
+        if answer.status == 429:
+            assert int(answer.headers["retry-after"]) >= 1
+            seen["refused"] += 1
+            return
+        assert answer.status == 200, raw
+        assert texts(raw, asked["stream"]) == alone[prompt]
+        seen["served"] += 1
+    finally:
+        connection.close()
+
+
+def soak(requests: int, at_once: int) -> dict[str, int]:
+    seen = dict.fromkeys(("nonsense", "left", "refused", "served"), 0)
+    faults: list[BaseException] = []
+    with Engine(
+        hybrid(256), qwen_text(), rows=4, snapshot_bytes=4 << 20, max_waiting=10
+    ) as engine, served(engine) as server:  # fmt: skip
+        alone: dict[str, list[str]] = {}
+        for prompt in PROMPTS:
+            asked = {**body(random.Random(0), prompt), "stream": False}
+            status, found, _ = server.ask("/v1/completions", asked)
+            assert status == 200, found
+            alone[prompt] = [c["text"] for c in found["choices"]]
+        numbers = iter(range(requests))
+        lock = threading.Lock()
+
+        def client() -> None:
+            while True:
+                with lock:
+                    number = next(numbers, None)
+                if number is None or faults:
+                    return
+                try:
+                    one(server, number, alone, seen)
+                except BaseException as e:
+                    faults.append(e)
+
+        threads = [threading.Thread(target=client) for _ in range(at_once)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if faults:
+            raise faults[0]
+        until(lambda: engine.stats().running == engine.stats().waiting == 0)
+        stats = engine.stats()
+        assert stats.prefilling == 0 and stats.snapshot_bytes <= 4 << 20
+        assert server.ask("/health")[0] == 200
+        # And it serves on.
+        asked = {**body(random.Random(0), PROMPTS[0]), "stream": False}
+        assert [c["text"] for c in server.ask("/v1/completions", asked)[1]["choices"]] == alone[
+            PROMPTS[0]
+        ]
+    return seen
+
+
+def test_a_short_soak() -> None:
+    seen = soak(requests=80, at_once=16)
+    assert min(seen["nonsense"], seen["left"], seen["served"]) > 5, seen
+
+
+@pytest.mark.fuzz
+def test_a_soak_of_a_thousand() -> None:
+    seen = soak(requests=1000, at_once=24)
+    assert min(seen.values()) > 5, seen
