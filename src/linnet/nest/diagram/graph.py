@@ -13,6 +13,7 @@ What gets no row of its own, so that a reader sees the network and not its bookk
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -235,8 +236,11 @@ class _Drawer:
                 self.reads(row, op.operands())
             case _:
                 kind = "grid" if isinstance(op, Grid) else "plain"
-                row = Row(kind, op.result.name or "", _text(op.span), op.span, [])
+                name = op.result.name if isinstance(op, Grid) else _let_name(op.span)
+                row = Row(kind, name or "", _text(op.span), op.span, [])
                 self.reads(row, op.operands())
+                row.outs = [Port(name, op.result.type, op.result)]
+                return row
         row.outs = self.ports(op.results)
         return row
 
@@ -314,7 +318,7 @@ class _Drawer:
             ", ".join(dict.fromkeys(arrays)) or f"{counter.name or 'i'} in {op.start} .. {op.stop}"
         )
         row = Row("loop", label, "each in turn", op.span, [], repeat=length)
-        row.inside = [("each in turn", inner)]
+        row.inside = [("", inner)]
         self.reads(row, [*op.init, *captured])
         return row
 
@@ -373,6 +377,18 @@ def _all_ops(region: Region) -> Iterator[Op]:
         yield op
         for inner in op.regions():
             yield from _all_ops(inner)
+
+
+_LET = re.compile(r"\b(?:let|var)\s+([A-Za-z_]\w*)\s*(?::[^=]*)?=\s*$", re.ASCII)
+
+
+def _let_name(span: Span | None) -> str | None:
+    """The name that a `let` gives to exactly this expression. A value's own name may be that of
+    what it was cast or cut from."""
+    if span is None:
+        return None
+    found = _LET.search(span.source.text, max(0, span.start - 200), span.start)
+    return found[1] if found else None
 
 
 def _text(span: Span | None) -> str:
