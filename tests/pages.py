@@ -6,6 +6,7 @@ Every block fenced as ```linnet is a program. Its comments state what the checke
     // warning: W1002       warnings count only in programs that mark one
     // error: E2202 says: text   and what a finding of this line says
     // type: Tensor[B; f32] the type of what the `let` or `var` of this line declares
+    // value: [1, 2]        what the entry of this line gives; its header stands on one line
 
 A comment that stands alone on its line speaks of the next one. `// file: src/a.linnet` begins a
 file of a package; without one the program is a single file. A file without a `module` line gets
@@ -31,8 +32,8 @@ from linnet.package import open_package
 from linnet.source import Span
 
 MANIFEST = '[package]\nname = "example"\nversion = "0.1.0"\nlanguage = "0.1"\n'
-MARK = re.compile(r"(error|warning|type|says): (.*?) *(?=says:|$)")
-COMMENT = re.compile(r"(?://|#)\s*((?:error|warning|type|says): .*)$")
+MARK = re.compile(r"(error|warning|type|says|value): (.*?) *(?=says:|$)")
+COMMENT = re.compile(r"(?://|#)\s*((?:error|warning|type|says|value): .*)$")
 FILE = re.compile(r"^// file: (\S+)\n", re.MULTILINE)
 FENCE = re.compile(r"^```linnet\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
@@ -69,6 +70,17 @@ class Program:
             if kind in ("error", "warning")
             for code in re.findall(r"[EW]\d{4}", value)
         )
+
+    def values(self) -> dict[str, tuple[str, str]]:
+        """The entries with a stated value: their result types and the values."""
+        found = {}
+        for name, line, kind, value in self.marks():
+            if kind == "value":
+                text = self.files[name].split("\n")[line - 1]
+                header = re.search(r"entry (\w+)\(\) -> (.*?) \{", text)
+                assert header, f"{self.page}:{self.line}: no entry on line {line}"
+                found[header[1]] = (header[2], value)
+        return found
 
     @property
     def valid(self) -> bool:

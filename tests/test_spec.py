@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,44 @@ def test_program(program: Program, tmp_path: Path) -> None:
         from linnet.ir.verify import verify_program
 
         verify_program(checked.program)
+
+
+@pytest.mark.parametrize("program", [p for p in PROGRAMS if p.values()], ids=name_of)
+def test_values(program: Program, tmp_path: Path) -> None:
+    """Entries give what is stated beside them, computed by the reference evaluator."""
+    import torch
+
+    import linnet
+    from linnet.ir.specialize import specialize
+    from linnet.torch.evaluate import Evaluator
+
+    values = program.values()
+    runs = [f"pub entry run_{n}() -> {t} {{ return {n}() }}" for n, (t, _) in values.items()]
+    (text,) = program.files.values()
+    path = tmp_path / "example.linnet"
+    path.write_text(f"{text}\npub block Runs {{ {' '.join(runs)} }}\n", encoding="utf-8")
+    bound = specialize(linnet.check(path), "crate::Runs", {}, None)
+    evaluator = Evaluator(bound)
+    for name, (_, stated) in values.items():
+        with torch.no_grad():
+            found = evaluator.run(bound.entries[f"run_{name}"], None, [], {})
+        expected = literal(stated)
+        parts = found if isinstance(found, tuple) else (found,)
+        wanted = expected if isinstance(expected, tuple) else (expected,)
+        for part, want in zip(parts, wanted, strict=True):
+            stated_part = torch.tensor(want, dtype=torch.float64)
+            torch.testing.assert_close(
+                part.double(), stated_part, rtol=1e-7, atol=0, equal_nan=True, msg=f"{name}: {part}"
+            )
+
+
+def literal(text: str) -> object:
+    """Numbers, lists and tuples as the pages write them."""
+    text = re.sub(r"\b(true|false)\b", lambda word: word[0].capitalize(), text)
+    text = re.sub(r"\binf\b", "1e999", text)
+    if text == "nan":
+        return float("nan")
+    return ast.literal_eval(text)
 
 
 def test_every_code_is_earned_somewhere() -> None:
