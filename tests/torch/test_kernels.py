@@ -268,7 +268,7 @@ def test_attention(compare, dtype, shape):
 @pytest.mark.parametrize("shape", [(2, 4, 2, 1, 9, 8), (1, 6, 2, 5, 9, 16), (2, 4, 2, 150, 150, 8),
                                    (1, 4, 2, 140, 200, 8), (1, 2, 1, 9, 5, 4)])  # fmt: skip
 def test_attention_causal(compare, dtype, shape):
-    b, h, hk, q, k, d = shape
+    q, k, d = shape[3:]
     qkv = heads(9, dtype, *shape)
     for pos in {0, 1, max(0, k - q), -2}:
         compare(ATTENTION, dtype, "causal", *qkv, d**-0.5, pos)
@@ -288,7 +288,9 @@ def test_causal_conv(compare, dtype, width):
 def delta(dtype, b, s, hk, hv, dk, dv, strong=False):
     unit = torch.nn.functional.normalize
     q, k = (unit(normal(i, "f32", b, s, hk, dk), dim=-1).to(DTYPES[dtype]) for i in (1, 2))
-    decay = -torch.rand(b, s, hv, generator=torch.Generator().manual_seed(3)) * (30 if strong else 2)
+    decay = -torch.rand(b, s, hv, generator=torch.Generator().manual_seed(3)) * (
+        30 if strong else 2
+    )
     beta = torch.rand(b, s, hv, generator=torch.Generator().manual_seed(4))
     return (
         q, k, normal(5, dtype, b, s, hv, dv), decay, beta, normal(6, "f32", b, hv, dk, dv), dk**-0.5
@@ -322,7 +324,9 @@ def test_gated_delta_step(compare, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(1, 2, 4, 6, 5), (7, 3, 4, 6, 5), (20, 1, 3, 8, 8), (4, 3, 1, 4, 4)])
+@pytest.mark.parametrize(
+    "shape", [(1, 2, 4, 6, 5), (7, 3, 4, 6, 5), (20, 1, 3, 8, 8), (4, 3, 1, 4, 4)]
+)
 def test_experts(compare, dtype, shape):
     r, k, e, i, o = shape
     experts = torch.randint(0, e, (r, k), generator=torch.Generator().manual_seed(5))

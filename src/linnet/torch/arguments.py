@@ -95,7 +95,9 @@ class Signature:
 
     def size(self, name: str, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise InputError(f"`{name}` is a dimension: expected an integer of at least 0, found {value!r}")
+            raise InputError(
+                f"`{name}` is a dimension: expected an integer of at least 0, found {value!r}"
+            )
         return value
 
     # --- Conversion -------------------------------------------------------------
@@ -155,7 +157,11 @@ class Signature:
                     f"`{name}`: expected a tensor {self.shape_text(type)} of {type.dtype}, "
                     f"found {describe(value)}"
                 ) from error
-            if (value.numel() == 0 and not value.dtype.is_floating_point) or value.numel() == 0 or type.dtype in dtypes.FLOATS:
+            if (
+                (value.numel() == 0 and not value.dtype.is_floating_point)
+                or value.numel() == 0
+                or type.dtype in dtypes.FLOATS
+            ):
                 value = value.to(dtypes.STORAGE[type.dtype])
         if value.dim() != len(type.shape):
             raise InputError(
@@ -273,4 +279,3 @@ _HOLDS: dict[str, Any] = {
     ">": lambda a, b: a > b,
     ">=": lambda a, b: a >= b,
 }
-

@@ -55,9 +55,7 @@ def build(bound: Bound) -> tuple[Block, list[tuple[str, str, Block]]]:
     return one(bound.root, ""), found
 
 
-def leaves(
-    bound: Bound, found: list[tuple[str, str, Block]]
-) -> Iterator[tuple[str, Block, Any]]:
+def leaves(bound: Bound, found: list[tuple[str, str, Block]]) -> Iterator[tuple[str, Block, Any]]:
     """Every parameter, buffer and state as (path, owner, member), in declaration order."""
     for path, kind_id, block in found:
         for member in bound.kinds[kind_id].members:

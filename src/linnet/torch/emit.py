@@ -46,7 +46,7 @@ class Options:
     """
 
     numerics: str = "fast"
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     trainable: bool = False
     functional: bool = False
     trace: bool = False
@@ -202,7 +202,11 @@ class FunctionEmitter:
         self.line(f"return {', '.join(results)}")
         head = f"def {self.module.names[instance.id]}({', '.join(params)}):"
         span = instance.source.span
-        note = f"  # {Path(span.source.path).name}:{span.source.position(span.start)[0]}" if span else ""
+        note = (
+            f"  # {Path(span.source.path).name}:{span.source.position(span.start)[0]}"
+            if span
+            else ""
+        )
         return "\n".join([head + note, *self.lines]) + "\n"
 
     def region(self, region: ir.Region) -> None:
@@ -238,7 +242,7 @@ class FunctionEmitter:
     def ref(self, value: ir.Value) -> str:
         """The expression for a value already defined; a mask not made yet is made here."""
         if value not in self.refs:
-            from linnet.torch.emit_ops import materialize
+            from linnet.torch.emit_kernels import materialize
 
             return materialize(self, value)
         return self.refs[value]
@@ -277,7 +281,7 @@ class FunctionEmitter:
         if callee.source.kind == "op":
             self.module.choices.append(choice)
         if choice.kernel is not None:
-            from linnet.torch.emit_ops import kernel_call
+            from linnet.torch.emit_kernels import kernel_call
 
             kernel_call(self, op, callee, choice)
             return

@@ -14,6 +14,8 @@ from linnet.dims import Dim
 from linnet.ir import program as ir
 from linnet.ir.types import ScalarType, TensorType
 from linnet.torch import dtypes
+from linnet.torch import emit_text as ops
+from linnet.torch.emit_text import TORCH, scalar_text, strip
 from linnet.torch.runtime import GridCall
 
 if TYPE_CHECKING:
@@ -83,8 +85,6 @@ class GridEmitter:
         return max([size, *(self.measure(child, size) for child in ir.children(node))])
 
     def text(self) -> str:
-        from linnet.torch.emit_ops import TORCH, scalar_text, strip
-
         piece = self.eval(self.op.body, False)
         type = self.op.result.type
         if isinstance(type, ScalarType):
@@ -129,8 +129,6 @@ class GridEmitter:
     def spill(self, piece: Piece) -> Piece:
         if len(piece.text) <= LONG:
             return piece
-        from linnet.torch.emit_ops import strip
-
         return Piece(self.f.temporary(strip(piece.text)), piece.axes, piece.kind)
 
     # --- Expressions -------------------------------------------------------------
@@ -142,8 +140,6 @@ class GridEmitter:
         return self.spill(self.build(node, widen))
 
     def build(self, node: ir.GExpr, widen: bool) -> Piece:
-        from linnet.torch import emit_ops as ops
-
         dtype = self.actual(node.dtype, widen)
         scalar = "float" if dtype in dtypes.FLOATS else "int"
         match node:
@@ -158,7 +154,9 @@ class GridEmitter:
                 return piece
             case ir.GUnary(op, x):
                 piece = self.eval(x, widen)
-                return Piece(ops.unary_text(op, piece.text, dtype, piece.kind), piece.axes, piece.kind)
+                return Piece(
+                    ops.unary_text(op, piece.text, dtype, piece.kind), piece.axes, piece.kind
+                )
             case ir.GBinary(op, a, b):
                 return self.binary(op, a, b, widen)
             case ir.GSelect(condition, a, b, _, lazy):
@@ -170,14 +168,14 @@ class GridEmitter:
         raise Fallback
 
     def binary(self, op: str, a: ir.GExpr, b: ir.GExpr, widen: bool) -> Piece:
-        from linnet.torch import emit_ops as ops
-
         first, second = self.eval(a, widen), self.eval(b, widen)
         operand = self.actual(a.dtype, widen)
         kinds = (first.kind, second.kind)
         if self.lazy and op in ("div", "rem") and operand not in dtypes.FLOATS:
             raise Fallback  # a divisor that is zero only where it is not wanted
         (p, q), axes = self.align([first, second])
+        if op == "mul" and p == q and kinds == ("tensor", "tensor") and operand in dtypes.FLOATS:
+            return Piece(f"{p}.square()", axes, "tensor")
         kind = "tensor" if "tensor" in kinds else first.kind
         if kind == "float" and op in ops.COMPARISONS:
             kind = "int"
@@ -205,8 +203,6 @@ class GridEmitter:
         return Piece(f"({p} if {c} else {q})", axes, "tensor")
 
     def cast(self, x: ir.GExpr, target: str, actual: str, widen: bool) -> Piece:
-        from linnet.torch import emit_ops as ops
-
         piece = self.eval(x, widen)
         source = self.actual(x.dtype, widen)
         if piece.kind == "tensor":
@@ -231,11 +227,12 @@ class GridEmitter:
         return Piece(text, piece.axes, kind)
 
     def reduce(self, node: ir.GReduce, widen: bool) -> Piece:
-        from linnet.torch import emit_ops as ops
-
         adds = node.kind in ("sum", "prod")
         narrow = node.dtype in dtypes.NARROW_FLOATS
         inner = widen or (adds and not node.stated and narrow)
+        rounded_once = self.actual(node.dtype, widen) == self.actual(node.body.dtype, inner)
+        if rounded_once and (factored := self.factored(node)) is not None:
+            return self.scaled(*factored, widen)
         piece = self.eval(node.body, inner)
         if not set(node.indices) <= set(piece.axes) or piece.kind != "tensor":
             raise Fallback
@@ -264,6 +261,28 @@ class GridEmitter:
         text = ops.cast_text(text, accumulate, result)
         kept = tuple(axis for axis in piece.axes if axis not in node.indices)
         return Piece(text, kept, "tensor")
+
+    def factored(self, node: ir.GReduce) -> tuple[ir.GReduce, ir.GBinary] | None:
+        """`sum(e / c)` and `sum(e * c)` with a constant `c`, as the sum of `e` and the rest."""
+        body = node.body
+        if node.kind != "sum" or self.f.options.numerics == "exact":
+            return None
+        if not isinstance(body, ir.GBinary) or body.op not in ("mul", "div"):
+            return None
+        if body.dtype not in dtypes.FLOATS or not isinstance(body.b, (ir.GLit, ir.GDim)):
+            return None
+        plain = ir.GReduce("sum", node.indices, body.a, node.accumulate, node.dtype, node.stated)
+        return plain, body
+
+    def scaled(self, plain: ir.GReduce, body: ir.GBinary, widen: bool) -> Piece:
+        total = self.eval(plain, widen)
+        factor = self.eval(body.b, widen)
+        operand = self.actual(body.dtype, widen)
+        kinds = (total.kind, factor.kind)
+        text = ops.binary_text(
+            self.f, body.op, total.text, factor.text, operand, kinds, self.op.span
+        )
+        return Piece(text, total.axes, "tensor")
 
     # --- Accesses ------------------------------------------------------------------
 

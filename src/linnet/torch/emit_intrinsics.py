@@ -10,7 +10,7 @@ from linnet.ir.types import ScalarType, dtype_of, shape_of
 from linnet.torch import dtypes
 from linnet.torch.block import attribute
 from linnet.torch.emit import FunctionEmitter, Handler
-from linnet.torch.emit_ops import TORCH, literal, scalar_text
+from linnet.torch.emit_text import TORCH, literal, scalar_text
 from linnet.torch.kernels import cache, order
 
 
@@ -134,7 +134,7 @@ def checked(f: FunctionEmitter, op: ir.Intrinsic, position: int) -> str:
     of_rows = name in ("slots", "slot", "rows")
     extent: Any = rows if of_rows else span
     if name == "at" and op.name in ("write_span", "write_slots", "write_slot"):
-        extent = extent - value[2] + 1  # type: ignore[operator]
+        extent = extent - value[2] + 1
     generics = op.attrs.get("generics") or ()
     assert isinstance(extent, Dim) and isinstance(generics, tuple)
     limit = f.dim(extent.substitute(dict(zip(callee.dims, generics, strict=True))))

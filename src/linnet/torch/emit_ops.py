@@ -2,128 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from linnet.dims import Dim
 from linnet.ir import program as ir
-from linnet.ir.types import EnumType, ScalarType, StructType, TensorType, Type, dtype_of, shape_of
+from linnet.ir.types import EnumType, ScalarType, StructType, TensorType, dtype_of, shape_of
 from linnet.torch import dtypes
 from linnet.torch.block import attribute
 from linnet.torch.emit import FunctionEmitter, Handler, fresh, kind_of
 from linnet.torch.emit_grid import emit_grid
-from linnet.torch.kernels.table import Choice
-
-if TYPE_CHECKING:
-    from linnet.ir.specialize import Instance
-
-TORCH = {name: str(dtype) for name, dtype in dtypes.CARRIER.items()}
-ODD = frozenset({"u16", "u32", "u64"})  # carried by a wider dtype
-OPERATORS = {
-    "add": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">",
-    "ge": ">=", "and": "&", "or": "|", "xor": "^",
-}  # fmt: skip
-COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
-
-
-def literal(value: int | float | bool, dtype: str) -> str:
-    """A scalar rounded to its dtype, as Python source."""
-    if dtype in dtypes.FLOATS:
-        text = repr(float(dtypes.constant(value, dtype)))
-    elif dtype == "bool":
-        text = str(bool(value))
-    else:
-        text = str(dtypes.wrap_int(int(value), dtype))
-    return f"({text})" if text.startswith("-") else text
-
-
-def dim_literal(f: FunctionEmitter, dim: Dim, dtype: str) -> str:
-    """A compile-time integer as a scalar."""
-    if dim.constant is not None:
-        return literal(dim.constant, dtype)
-    text = f"({f.dim(dim)})"
-    if dtype in dtypes.FLOATS:
-        return f"rt.scalar_cast({text}, 'i64', '{dtype}', DEVICE)"
-    return text
-
-
-def cast_text(x: str, source: str, target: str) -> str:
-    """A tensor converted; `x` is an atom."""
-    if source == target:
-        return x
-    if target == "f32" and source not in ODD:
-        return f"{x}.float()"
-    simple = source in dtypes.FLOATS and target in dtypes.FLOATS and source != "f64"
-    widening = source in ("bool", "i8", "i16", "i32", "u8") and target in ("i32", "i64", "f64")
-    if simple or widening or (source, target) in (("i64", "f64"), ("f64", "i64"), ("f32", "i64")):
-        return f"{x}.to({TORCH[target]})"
-    if target == "bool":
-        return f"({x} != 0)"
-    return f"rt.dtypes.cast({x}, '{source}', '{target}')"
-
-
-def binary_text(
-    f: FunctionEmitter, op: str, a: str, b: str, dtype: str, kinds: tuple[str, str], span: Any
-) -> str:
-    """An elementwise operation; `kinds` tell Python numbers from tensors."""
-    where = f"'{span}'" if span is not None else "''"
-    if kinds == ("int", "int"):
-        return int_binary(op, a, b, dtype, where)
-    if "tensor" not in kinds:
-        return f"rt.scalar_binary('{op}', {a}, {b}, '{dtype}', DEVICE)"
-    integer = dtype not in dtypes.FLOATS
-    if op in ("min", "max") and dtype != "u64":
-        if kinds == ("tensor", "tensor"):
-            return f"torch.{op}imum({a}, {b})"
-        return f"rt.extreme('{op}', {a}, {b})"
-    odd = dtype in ODD and op not in ("eq", "ne", "and", "or", "xor")
-    if (integer and op in ("div", "rem", "shl", "shr")) or odd or op in ("min", "max"):
-        return f"rt.binary('{op}', {a}, {b}, '{dtype}', {where}, DEVICE)"
-    if op == "div":
-        return f"({a} / {b})"
-    if op == "rem":
-        return f"torch.fmod({a}, {b})"
-    return f"({a} {OPERATORS[op]} {b})"
-
-
-def int_binary(op: str, a: str, b: str, dtype: str, where: str) -> str:
-    if op in ("min", "max"):
-        return f"{op}({a}, {b})"
-    if op in ("div", "rem"):
-        return f"rt.divide('{op}', {a}, {b}, '{dtype}', {where})"
-    if op in ("shl", "shr"):
-        return f"rt.shift('{op}', {a}, {b}, '{dtype}')"
-    if op in COMPARISONS or op in ("and", "or", "xor"):
-        return f"({a} {OPERATORS[op]} {b})"
-    return f"rt.dtypes.wrap_int({a} {OPERATORS[op]} {b}, '{dtype}')"
-
-
-def unary_text(op: str, x: str, dtype: str, kind: str) -> str:
-    if kind == "int":
-        if op == "not":
-            return f"(not {x})" if dtype == "bool" else f"rt.dtypes.wrap_int(~{x}, '{dtype}')"
-        return f"rt.dtypes.wrap_int({'-' if op == 'neg' else 'abs'}({x}), '{dtype}')"
-    if kind == "float":
-        return f"rt.scalar_unary('{op}', {x}, '{dtype}', DEVICE)"
-    if op == "neg" and dtype not in ODD:
-        return f"(-{x})"
-    if op == "not" and dtype not in ODD:
-        return f"(~{x})"
-    if op in ("neg", "not", "abs") and dtype in ODD:
-        return f"rt.elementwise.unary('{op}', {x}, '{dtype}')"
-    return f"{x}.{op}()"
-
-
-def strip(text: str) -> str:
-    """Without one pair of outer parentheses, where they enclose the whole and no tuple."""
-    if not (text.startswith("(") and text.endswith(")")):
-        return text
-    depth = 0
-    for position, character in enumerate(text):
-        depth += (character in "([") - (character in ")]")
-        if (depth == 0 and position < len(text) - 1) or (depth == 1 and character == ","):
-            return text
-    return text[1:-1]
-
+from linnet.torch.emit_text import (
+    OPERATORS,
+    TORCH,
+    binary_text,
+    cast_text,
+    dim_literal,
+    literal,
+    scalar_text,
+    strip,
+    unary_text,
+    where_text,
+)
 
 # --- Scalars and elementwise ------------------------------------------------------
 
@@ -164,12 +61,6 @@ def select(f: FunctionEmitter, op: ir.Select) -> None:
     f.define(op.result, where_text(c, a, b, op.a.type, op.b.type), op.span)
 
 
-def where_text(c: str, a: str, b: str, first: Type, second: Type) -> str:
-    if kind_of(first) == kind_of(second) == "tensor":
-        return f"torch.where({c}, {a}, {b})"
-    return f"rt.select({c}, {a}, {b}, '{dtype_of(first)}', DEVICE)"
-
-
 def cast(f: FunctionEmitter, op: ir.Cast) -> None:
     source, target = dtype_of(op.x.type), dtype_of(op.result.type)
     x = f.ref(op.x)
@@ -207,11 +98,6 @@ def reshape(f: FunctionEmitter, op: ir.Reshape) -> None:
         f.define(op.result, f"{x}.reshape({f.shape(op.result.type)})", op.span)
     else:
         f.define(op.result, scalar_text(f"{f.ref(op.x)}.reshape(())", op.result.type), op.span)
-
-
-def scalar_text(x: str, type: Type) -> str:
-    """A rank-0 tensor as the scalar that generated code holds."""
-    return x if dtype_of(type) in dtypes.FLOATS else f"rt.number({x}, '{dtype_of(type)}')"
 
 
 def permute(f: FunctionEmitter, op: ir.Permute) -> None:
@@ -388,14 +274,14 @@ def loop(f: FunctionEmitter, op: ir.Loop) -> None:
     carried = [f.define(value, f.ref(init)) for value, init in
                zip(params, op.init, strict=True)]  # fmt: skip
     columns = [f.temporary("[]", "column") for _ in op.results[len(carried) :]]
-    name = fresh(counter.name or "i", f.taken)
-    f.refs[counter] = name
-    f.line(f"for {name} in range({f.dim(op.start)}, {f.dim(op.stop)}):", op.span)
+    i = fresh(counter.name or "i", f.taken)
+    f.refs[counter] = i
+    f.line(f"for {i} in range({f.dim(op.start)}, {f.dim(op.stop)}):", op.span)
     f.depth += 1
     f.region(op.body)
     results = [f.ref(value) for value in op.body.results]
-    for column, value in zip(columns, results[len(carried) :], strict=True):
-        f.line(f"{column}.append({value})")
+    for column, text in zip(columns, results[len(carried) :], strict=True):
+        f.line(f"{column}.append({text})")
     assign(f, carried, results[: len(carried)])
     if not op.body.ops and not results:
         f.line("pass")
@@ -459,135 +345,7 @@ def state_write(f: FunctionEmitter, op: ir.StateWrite) -> None:
         f.line(f"self.{name}.copy_({f.ref(op.value)})", op.span)
 
 
-# --- Kernels and intrinsics ------------------------------------------------------------------
-
-
-def argument(f: FunctionEmitter, value: ir.Value) -> str:
-    """A kernel's argument; a causal mask stays a position."""
-    op = f.defs.get(f.some(value))
-    if isinstance(op, ir.Intrinsic) and op.name == "causal_mask":
-        return f"rt.Causal({mask_offset(f, op)})"
-    return f.ref(value)
-
-
-def mask_offset(f: FunctionEmitter, op: ir.Intrinsic) -> str:
-    """`k <= q + at + offset`: the two added up."""
-    offset = op.attrs["offset"]
-    assert isinstance(offset, Dim)
-    if not op.args:
-        return f.dim(offset)
-    at = f.ref(op.args[0])
-    return at if offset.constant == 0 else f"{at} + {f.dim(offset)}"
-
-
-def materialize(f: FunctionEmitter, value: ir.Value) -> str:
-    """Make a causal mask where something other than a kernel wants it."""
-    inner = f.some(value)
-    op = f.defs[inner]
-    assert isinstance(op, ir.Intrinsic) and op.name == "causal_mask", op
-    axes = op.attrs["axes"]
-    assert isinstance(axes, tuple)
-    offset = mask_offset(f, op)
-    shape = f.shape(inner.type)
-    text = f"rt.causal_mask(rt.Causal({offset}), '{''.join(axes)}', ({shape},), DEVICE)"
-    return f.temporary(text, "mask")
-
-
-def kernel_call(f: FunctionEmitter, op: ir.Call, callee: Instance, choice: Choice) -> None:
-    kernel = choice.kernel
-    assert kernel is not None
-    args = [argument(f, arg) for arg in op.args]
-    for position, extent, span in choice.checks:
-        args[position] = f"rt.index({args[position]}, {extent}, '{span}', '{callee.source.name}')"
-    mapping = dict(zip(callee.dims, op.generics, strict=True))
-    for name in kernel.generics:
-        dim = callee.arguments[name]
-        assert isinstance(dim, Dim)
-        args.append(f.dim(dim.substitute({k: v for k, v in mapping.items() if isinstance(v, Dim)})))
-    if kernel.split is not None and split_call(f, op, callee, kernel, args):
-        return
-    name = f.module.kernel(kernel.function)
-    f.define(op.result, f"{name}({', '.join(args)})", op.span)
-
-
-def split_call(f: FunctionEmitter, op: ir.Call, callee: Instance, kernel: Any, args: list[str]) -> bool:
-    """A result of outputs and a final state, joined along axis 1, kept apart.
-
-    Applies where every use slices one of the two parts out whole. Where the state given
-    is the block's own and is written back, it is updated in place.
-    """
-    type = op.result.type
-    assert isinstance(type, TensorType)
-    state_rows = shape_of(op.args[kernel.state].type)[2]
-    assert isinstance(state_rows, Dim)
-    total = type.shape[1]
-    assert isinstance(total, Dim)
-    cut = total - state_rows
-    uses = f.uses.get(op.result, [])
-    parts: list[tuple[ir.Slice, bool]] = []
-    for use in uses:
-        if not isinstance(use, ir.Slice) or len(use.items) < 2:
-            return False
-        item = use.items[1]
-        rest = [i for n, i in enumerate(use.items) if n != 1]
-        if not isinstance(item, ir.Range) or item.step != 1 or not all(whole(i) for i in rest):
-            return False
-        if item.start.constant == 0 and item.stop == cut:
-            parts.append((use, False))
-        elif item.start == cut and item.stop == total:
-            parts.append((use, True))
-        else:
-            return False
-    write = None if f.options.functional else own_state(f, op, kernel, parts)
-    function = kernel.split if write is None else kernel.in_place
-    name = f.module.kernel(function)
-    outputs, state = fresh("outputs", f.taken), fresh("final", f.taken)
-    f.line(f"{outputs}, {state} = {name}({', '.join(args)})", op.span)
-    for use, final in parts:
-        # Handled here: the slice itself then only stands for the part.
-        f.defs[use.result] = use
-        f.refs[use.result] = f"{state}.transpose(1, 2)" if final else outputs
-    if write is not None:
-        f.refs[write.value] = ""
-    return True
-
-
-def whole(item: ir.SliceItem) -> bool:
-    return isinstance(item, ir.Keep)
-
-
-def own_state(
-    f: FunctionEmitter, op: ir.Call, kernel: Any, parts: list[tuple[ir.Slice, bool]]
-) -> ir.StateWrite | None:
-    """The write of the final state back to where the initial one was read, if that is all."""
-    read = f.defs.get(op.args[kernel.state])
-    if kernel.in_place is None or not isinstance(read, ir.ReadMember) or read.kind != "state":
-        return None
-    if len(f.uses.get(read.result, [])) != 1:
-        return None
-    finals = [use for use, final in parts if final]
-    if len(finals) != 1 or len(f.uses.get(finals[0].result, [])) != 1:
-        return None
-    back = f.uses[finals[0].result][0]
-    if not isinstance(back, ir.Permute) or back.axes != (0, 2, 1, 3):
-        return None
-    writes = f.uses.get(back.result, [])
-    if len(writes) != 1 or not isinstance(writes[0], ir.StateWrite):
-        return None
-    write = writes[0]
-    region = next((r for r in regions(f.instance.body) if op in r.ops and write in r.ops), None)
-    if write.name != read.name or region is None:
-        return None
-    for between in region.ops[region.ops.index(op) + 1 : region.ops.index(write)]:
-        if isinstance(between, ir.Call) and between.receiver is not None:
-            return None
-        if isinstance(between, (ir.ReadMember, ir.StateWrite)) and between.name == read.name:
-            return None
-    return write
-
-
-def regions(region: ir.Region) -> list[ir.Region]:
-    return [region] + [r for op in region.ops for inner in op.regions() for r in regions(inner)]
+# --- Intrinsics --------------------------------------------------------------
 
 
 def intrinsic(f: FunctionEmitter, op: ir.Intrinsic) -> None:

@@ -172,13 +172,13 @@ class Frame:
                 case ir.At(index):
                     x = x.select(axis, index.evaluate(self.dims))
                 case ir.AtValue(value):
-                    index, extent = int(self.env[value]), x.shape[axis]
-                    if not 0 <= index < extent:
+                    at, extent = int(self.env[value]), x.shape[axis]
+                    if not 0 <= at < extent:
                         raise InputError(
-                            f"{op.span}: index {index} is outside axis {number} of "
+                            f"{op.span}: index {at} is outside axis {number} of "
                             f"{op.x.name or 'the tensor'}, which has extent {extent}"
                         )
-                    x = x.select(axis, index)
+                    x = x.select(axis, at)
                 case ir.Range(start, stop, step):
                     a, b = start.evaluate(self.dims), stop.evaluate(self.dims)
                     items = [slice(None)] * axis + [slice(a, b, step)]
@@ -296,8 +296,7 @@ class Frame:
 
     def bind(self, instance: Instance, generics: tuple[Any, ...]) -> Dims:
         return {
-            name: dim.evaluate(self.dims)
-            for name, dim in zip(instance.dims, generics, strict=True)
+            name: dim.evaluate(self.dims) for name, dim in zip(instance.dims, generics, strict=True)
         }
 
     def read_member(self, op: ir.ReadMember) -> list[Any]:

@@ -314,4 +314,3 @@ class GridWalk:
                 f"{number} of {node.value.name or 'the tensor'}, which has extent {extent}"
             )
         return Part(index, axes)
-

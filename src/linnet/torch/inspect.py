@@ -43,6 +43,3 @@ def kernels(target: Model | Bound, entry: str, numerics: str = "fast") -> str:
         test = f"  [{kernel.test_id}]" if kernel else ""
         lines.append(f"{choice.caller}: {choice.op} -> {chosen} ({choice.reason}){test}")
     return "\n".join(lines) if lines else "no op is called"
-
-
-

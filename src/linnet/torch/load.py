@@ -232,7 +232,7 @@ def save_model(model: Model, folder: StrPath, shard_bytes: int = 5_000_000_000) 
             dtype = member.type.dtype
             yield tensor_name, dtype, tuple(held.shape), _raw(held, dtype)
 
-    return save(folder, items(), shard_bytes=shard_bytes)
+    return save(Path(folder), items(), shard_bytes=shard_bytes)
 
 
 def _raw(held: Tensor, dtype: str) -> Any:
@@ -240,6 +240,7 @@ def _raw(held: Tensor, dtype: str) -> Any:
         tensor = dtypes.from_carrier(held.detach(), dtype).cpu().contiguous()
         if tensor.numel() == 0:
             return b""
-        return memoryview(tensor.view(torch.uint8).reshape(-1).numpy())
+        flat: Any = tensor.reshape(-1).view(torch.uint8).numpy()
+        return memoryview(flat)
 
     return read

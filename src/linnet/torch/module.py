@@ -86,7 +86,7 @@ class Entry:
         outer = {
             key: value.constant
             for key, value in model.bound.kinds[model.bound.root].bindings.items()
-            if hasattr(value, "constant") and value.constant is not None  # type: ignore[union-attr]
+            if hasattr(value, "constant") and value.constant is not None
         }
         self.signature = Signature(self.instance, outer, model.device)
         self.compiled: Compiled | None = None

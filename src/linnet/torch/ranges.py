@@ -360,8 +360,10 @@ class _Frame:
         if op.name in ("rank", "top_k"):
             extent = shape_of(op.args[0].type)[-1]
             assert isinstance(extent, Dim)
-            order = Bounds(((None, ZERO),), ((None, self.dim(extent) - 1),))
-            return [order] if op.name == "rank" else [_flat(self.get(op.args[0])), order]
+            order: Abstract = Bounds(((None, ZERO),), ((None, self.dim(extent) - 1),))
+            if op.name == "rank":
+                return [order]
+            return [_flat(self.get(op.args[0])), order]
         if op.name in ("copy", "take_along"):
             return [_flat(self.get(op.args[0]))]
         if "callee" in op.attrs:

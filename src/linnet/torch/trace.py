@@ -111,6 +111,3 @@ def _evaluate(
         return evaluator.call(model.bound.functions[id], model.root, args, dims)
     finally:
         evaluator.journal = {}
-
-
-
