@@ -287,8 +287,10 @@ def files(shown: Shown) -> str:
     if weights.repo is not None:
         revision = weights.revision or "main"
         base = f"https://huggingface.co/{weights.repo}"
+        sizes = shown.local_sizes()
         rows = "".join(
             f"<tr><td>{outside(f'{base}/blob/{revision}/{name}', name)}</td>"
+            f"<td>{human_bytes(sizes[name]) if name in sizes else ''}</td>"
             f"<td>{outside(f'{base}/resolve/{revision}/{name}', 'download')}</td></tr>"
             for name in weights.files
         )
@@ -305,9 +307,11 @@ def files(shown: Shown) -> str:
                 "</div></details>"
             )
     if weights.package is not None:
+        size = shown.local_sizes().get(Path(weights.package_file or "").name)
+        known = f", {human_bytes(size)}" if size else ""
         html += (
             f"<p>The Python package <code>{text(weights.package)}</code> brings them too, as "
-            f"<code>{text(weights.package_file)}</code>.</p>"
+            f"<code>{text(weights.package_file)}</code>{known}.</p>"
         )
     return html
 

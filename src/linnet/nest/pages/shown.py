@@ -11,7 +11,7 @@ from typing import Any
 from linnet.check.checker import Checker
 from linnet.check.modules import ModuleScope
 from linnet.dims import Dim
-from linnet.errors import CheckError
+from linnet.errors import CheckError, Error
 from linnet.ir.bound import Bound
 from linnet.ir.manifest import Parameter, manifest, root_block
 from linnet.ir.memory import (
@@ -30,6 +30,7 @@ from linnet.ir.types import BITS, FLOATS
 from linnet.nest.card import Card, read_card
 from linnet.nest.diagram import Sheet, draw
 from linnet.nest.pages.readme import read_readme
+from linnet.nest.zoo import find_weights
 from linnet.package import open_package
 from linnet.weights.bindings import read_bindings
 
@@ -208,6 +209,15 @@ class Shown:
             if len(found) == _MAX_FILES:
                 break
         return found
+
+    def local_sizes(self) -> dict[str, int]:
+        """The sizes of those weight files that lie on this machine already, by file name."""
+        try:
+            found = find_weights(self.card)
+        except Error:
+            return {}
+        paths = found if isinstance(found, list) else [found]
+        return {path.name: path.stat().st_size for path in paths if path.is_file()}
 
     def modules(self) -> list[ModuleScope]:
         """Those of the package and of what it depends on, the library left out."""
