@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # as `typing` has it, which takes a while to import
 if TYPE_CHECKING:
     from linnet.diagnostics.diagnostic import Diagnostic
 

@@ -133,7 +133,7 @@ def _record(cls: Any, eq: bool, frozen: bool, slots: bool) -> Any:
             if name not in defaults or isinstance(defaults[name], _Factory):
                 delattr(cls, name)
     for name, value in namespace.items():
-        if cls.__dict__.get(name) is not value:
+        if cls.__dict__.get(name, _MISSING) is not value:
             setattr(cls, name, value)
     return made
 

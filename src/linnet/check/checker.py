@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from linnet.check.declare import (
     BlockDecl,
     Decl,
@@ -19,9 +21,11 @@ from linnet.dims import DimTooLarge, Fact, Facts
 from linnet.ir.program import Block, Function, Member, Program
 from linnet.ir.types import BlockRef, Substitution, Type, substitute, substitute_dim
 from linnet.package import Package
-from linnet.record import dataclass
+from linnet.record import dataclass, field
 from linnet.source import Span
 from linnet.syntax import tree
+
+Known = Callable[[Package, str], bool]
 
 
 @dataclass(slots=True)
@@ -30,6 +34,8 @@ class Checked:
 
     program: Program | None
     diagnostics: list[Diagnostic]
+    # Functions of other packages whose bodies were proven, by package.
+    proven: dict[Package, list[str]] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -37,8 +43,9 @@ class Checked:
 
 
 class Checker:
-    def __init__(self, package: Package):
+    def __init__(self, package: Package, known: Known | None = None):
         self.package = package
+        self.known = known
         self.reporter = Reporter()
         self.modules = Modules(self.reporter)
         self.program = Program({}, {}, package.key)
@@ -46,6 +53,7 @@ class Checker:
         # Warnings wait: they appear only when there are no errors.
         self.warnings: list[tuple[str, Span, str, str]] = []
         self._queue: list[FunctionDecl] = []
+        self.proven: dict[Package, list[str]] = {}
         self._queued: set[int] = set()
         self._blocks_done: set[str] = set()
         self._depth = 0  # of signatures being resolved within one another
@@ -119,6 +127,11 @@ class Checker:
         """Have a function's body checked and put into the program."""
         if id(decl) not in self._queued:
             self._queued.add(id(decl))
+            owner = decl.module.package
+            if owner is not self.package:
+                if self.known is not None and self.known(owner, decl.id):
+                    return
+                self.proven.setdefault(owner, []).append(decl.id)
             self._queue.append(decl)
 
     def obligations(self, scope: Scope, ref: BlockRef, span: Span) -> None:
@@ -178,7 +191,9 @@ class Checker:
         diagnostics = sorted(
             self.reporter.diagnostics, key=lambda d: (d.span.source.path, d.span.start)
         )
-        return Checked(None if self.reporter.errors else self.program, diagnostics)
+        if self.reporter.errors:
+            return Checked(None, diagnostics)
+        return Checked(self.program, diagnostics, self.proven)
 
     def _run(self) -> None:
         from linnet.check.recursion import check_recursion
@@ -303,6 +318,10 @@ def _divisible(fact: Fact, mapping: Substitution) -> bool:
     return True
 
 
-def check_package(package: Package) -> Checked:
-    """Check every module of a package and all that they reach."""
-    return Checker(package).run()
+def check_package(package: Package, known: Known | None = None) -> Checked:
+    """Check every module of a package and all that they reach.
+
+    `known(owner, function)` may tell of functions of other packages that their bodies have been
+    proven before; those are left out of the program, which is then good for its findings only.
+    """
+    return Checker(package, known).run()

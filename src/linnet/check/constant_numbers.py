@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from linnet.check.declare import ConstDecl, Decl, ModuleAlias
@@ -11,6 +10,7 @@ from linnet.check.dimensions import COMPARISONS, Scope, dimension
 from linnet.check.literals import float_fits, round_float
 from linnet.check.report import did_you_mean
 from linnet.ir.types import FLOATS
+from linnet.record import dataclass
 from linnet.syntax import tree
 
 if TYPE_CHECKING:

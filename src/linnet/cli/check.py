@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from dataclasses import dataclass, field
-from pathlib import Path
 
-from linnet.diagnostics.diagnostic import Diagnostic
-from linnet.errors import Error
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from linnet.diagnostics.diagnostic import Diagnostic
+    from linnet.package import Package
 
 HELP = """\
 Check files, packages and card folders: every name, type, dtype and shape.
@@ -41,13 +42,13 @@ def run(args: argparse.Namespace) -> int:
     return once(args)
 
 
-@dataclass
 class Report:
     """What was found under all paths of one run."""
 
-    diagnostics: list[Diagnostic] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    files: set[str] = field(default_factory=set)
+    def __init__(self) -> None:
+        self.diagnostics: list[Diagnostic] = []
+        self.failures: list[str] = []
+        self.files: set[str] = set()
 
     def count(self, severity: str) -> int:
         return sum(one.severity == severity for one in self.diagnostics)
@@ -72,15 +73,17 @@ def once(args: argparse.Namespace) -> int:
 
 def check_paths(paths: list[str]) -> Report:
     """Check each path once. A path that cannot be read at all does not stop the others."""
-    from linnet.check import check_package
-    from linnet.package import open_package
+    from linnet.errors import Error
+    from linnet.package import cache
 
     report = Report()
     seen: set[tuple[str, int, int, str]] = set()
     for path in [inner for given in paths for inner in packages_in(given)]:
+        if (clean := cache.recall(path)) is not None:
+            report.files.update(clean)
+            continue
         try:
-            package = open_package(path)
-            checked = check_package(package)
+            package, diagnostics = _check(path)
         except Error as error:
             found = getattr(error, "diagnostics", None)
             if not found:
@@ -91,9 +94,8 @@ def check_paths(paths: list[str]) -> Report:
             report.failures.append(f"{error.filename or path}: {error.strerror or error}")
             continue
         else:
-            diagnostics = checked.diagnostics
             for module in package.module_paths():
-                report.files.add(str(package.module_file(module)))
+                report.files.add(os.path.abspath(str(package.module_file(module))))
         for one in diagnostics:
             span = one.span
             key = (span.source.path, span.start, span.end, one.code + one.message)
@@ -103,26 +105,49 @@ def check_paths(paths: list[str]) -> Report:
     return report
 
 
+def _check(path: str) -> tuple[Package, list[Diagnostic]]:
+    """Check one package, leaving out what has been proven of others before."""
+    from linnet.check import check_package
+    from linnet.package import cache, open_package
+
+    package = open_package(path)
+    kept: dict[Package, tuple[str, frozenset[str]]] = {}
+
+    def known(owner: Package, function: str) -> bool:
+        if owner not in kept:
+            kept[owner] = cache.proven(owner)
+        return function in kept[owner][1]
+
+    checked = check_package(package, known)
+    if checked.ok:
+        for owner, functions in checked.proven.items():
+            cache.prove(kept[owner][0], functions)
+        if not checked.diagnostics:
+            cache.remember(path, package)
+    return package, checked.diagnostics
+
+
 def packages_in(path: str) -> list[str]:
     """The path itself, or the packages right inside a folder that is none (`models/`)."""
-    folder = Path(path)
-    if not folder.is_dir() or _is_package(folder):
+    if not os.path.isdir(path) or _is_package(path):
         return [path]
-    inside = sorted(child for child in folder.iterdir() if child.is_dir() and _is_package(child))
-    return [str(child) for child in inside] or [path]
+    inside = (os.path.join(path, name) for name in sorted(os.listdir(path)))
+    return [child for child in inside if os.path.isdir(child) and _is_package(child)] or [path]
 
 
-def _is_package(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("linnet.toml", "nest.toml"))
+def _is_package(folder: str) -> bool:
+    names = ("linnet.toml", "nest.toml")
+    return any(os.path.isfile(os.path.join(folder, name)) for name in names)
 
 
 def _print_text(report: Report) -> None:
-    from linnet.cli.terminal import use_color, width
-    from linnet.diagnostics.text import render
+    if report.diagnostics:
+        from linnet.cli.terminal import use_color, width
+        from linnet.diagnostics.text import render_all
 
-    color, columns = use_color(sys.stderr), width(sys.stderr)
-    for one in report.diagnostics:
-        print(render(one, color=color, width=columns), end="\n\n", file=sys.stderr)
+        color, columns = use_color(sys.stderr), width(sys.stderr)
+        text = render_all(report.diagnostics, color=color, width=columns)
+        print(text, end="", file=sys.stderr)
     for failure in report.failures:
         print(f"error: {failure}", file=sys.stderr)
     out = sys.stderr if report.failures or report.count("error") else sys.stdout
@@ -180,6 +205,8 @@ def _watch(args: argparse.Namespace) -> int:
 def _stamps(paths: list[str]) -> dict[str, tuple[int, int]]:
     """The time and size of everything that a check of these paths reads."""
     stamps: dict[str, tuple[int, int]] = {}
+    from pathlib import Path
+
     for path in map(Path, paths):
         found = [path]
         if path.is_dir():

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from linnet import __version__
 from linnet.errors import CheckError, Error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # In the order of `linnet --help`; one line each, so that help imports nothing.
 COMMANDS: dict[str, str] = {
@@ -133,10 +136,13 @@ def run_module(command: Any, name: str, rest: list[str]) -> int:
     """Parse the arguments of a command's module and run it."""
     import argparse
 
+    from linnet.cli.terminal import help_width
+
+    columns = help_width()  # argparse would ask `shutil`, which is slow to import
     parser = argparse.ArgumentParser(
         prog=f"linnet {name}",
         description=command.HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=columns),
         allow_abbrev=False,
     )
     command.arguments(parser)

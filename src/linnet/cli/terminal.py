@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TextIO
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TextIO
 
 
 class UsageError(Exception):
@@ -29,6 +32,17 @@ def width(stream: TextIO) -> int:
     except (OSError, ValueError):
         return 100
     return max(80, min(100, columns))
+
+
+def help_width() -> int:
+    """Columns for help: those of COLUMNS or the terminal, as argparse takes them."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns) - 2
+    try:
+        return os.get_terminal_size(1).columns - 2
+    except (OSError, ValueError):
+        return 78
 
 
 def prepare_streams() -> None:

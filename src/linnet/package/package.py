@@ -74,6 +74,10 @@ class Package:
             self._modules[path] = self._load(path)
         return self._modules[path]
 
+    def loaded(self) -> list[ModuleFile]:
+        """The modules read so far."""
+        return [module for module in self._modules.values() if module is not None]
+
     def _load(self, path: tuple[str, ...]) -> ModuleFile | None:
         file = self.module_file(path)
         try:
