@@ -6,7 +6,6 @@ one thread and with three, which must not change a bit.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -200,4 +199,8 @@ def test_every_op_equals_its_body(
             assert torch.equal(results[0], results[1]), (name, dims, "threads")
             scale = expected.double().abs().max().clamp_min(1)
             gap = (results[0].double() - expected.double()).abs().max() / scale
-            assert gap <= rough * (4 if name in ("norms", "rule", "chain") else 2), (name, dims, gap)
+            assert gap <= rough * (4 if name in ("norms", "rule", "chain") else 2), (
+                name,
+                dims,
+                gap,
+            )

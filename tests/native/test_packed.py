@@ -43,7 +43,9 @@ def half(x: np.ndarray) -> np.ndarray:
 def nibbles(q: np.ndarray, group: int) -> np.ndarray:
     """Byte j of a group: element j low, element j + group / 2 high."""
     parts = q.reshape(*q.shape[:-1], -1, 2, group // 2).astype(np.uint8)
-    return np.ascontiguousarray(parts[..., 0, :] | (parts[..., 1, :] << 4)).reshape(*q.shape[:-1], -1)
+    return np.ascontiguousarray(parts[..., 0, :] | (parts[..., 1, :] << 4)).reshape(
+        *q.shape[:-1], -1
+    )
 
 
 def blocks(*parts: np.ndarray) -> np.ndarray:
@@ -52,7 +54,9 @@ def blocks(*parts: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(np.concatenate(views, -1))
 
 
-def make(kind: str, rows: int, width: int, group: int, random: np.random.Generator) -> dict[str, Any]:
+def make(
+    kind: str, rows: int, width: int, group: int, random: np.random.Generator
+) -> dict[str, Any]:
     """A random weight of a format: its arrays, and the values `[rows, width]` that they mean."""
     if kind in ("int8", "int4", "int4 zero"):
         scale = random.uniform(0.01, 0.1, (rows, width // group)).astype(np.float32)
@@ -67,14 +71,22 @@ def make(kind: str, rows: int, width: int, group: int, random: np.random.Generat
                 zero = random.integers(0, 16, scale.shape).astype(np.uint8)
                 zeros = zero.astype(np.float32)
             data, centred = nibbles(q, group), q - np.repeat(zeros, group, -1)
-        return {"data": data, "scale": scale, "zero": zero, "values": centred * np.repeat(scale, group, -1)}
+        return {
+            "data": data,
+            "scale": scale,
+            "zero": zero,
+            "values": centred * np.repeat(scale, group, -1),
+        }
     n = width // 32
     d = half(random.uniform(0.01, 0.1, (rows, n, 1)))
     wide = d.astype(np.float32)
     if kind in ("q4_0", "q4_1"):
         q = random.integers(0, 16, (rows, n, 32))
         if kind == "q4_0":
-            return {"data": blocks(d, nibbles(q, 32)), "values": ((q - 8) * wide).reshape(rows, width)}
+            return {
+                "data": blocks(d, nibbles(q, 32)),
+                "values": ((q - 8) * wide).reshape(rows, width),
+            }
         m = half(random.normal(0, 0.3, (rows, n, 1)))
         return {"data": blocks(d, m, nibbles(q, 32)),
                 "values": (q * wide + m.astype(np.float32)).reshape(rows, width)}  # fmt: skip
@@ -88,11 +100,21 @@ def make(kind: str, rows: int, width: int, group: int, random: np.random.Generat
         q = random.integers(0, 64, (rows, n, 2, 4, 32))
         scales = random.integers(-100, 100, (rows, n, 16)).astype(np.int8)
         low, high = q & 15, q >> 4
-        ql = np.stack([low[..., 0, :] | low[..., 2, :] << 4, low[..., 1, :] | low[..., 3, :] << 4], -2)
+        ql = np.stack(
+            [low[..., 0, :] | low[..., 2, :] << 4, low[..., 1, :] | low[..., 3, :] << 4], -2
+        )
         qh = high[..., 0, :] | high[..., 1, :] << 2 | high[..., 2, :] << 4 | high[..., 3, :] << 6
-        data = blocks(ql.reshape(rows, n, 128).astype(np.uint8), qh.reshape(rows, n, 64).astype(np.uint8), scales, d)
+        data = blocks(
+            ql.reshape(rows, n, 128).astype(np.uint8),
+            qh.reshape(rows, n, 64).astype(np.uint8),
+            scales,
+            d,
+        )
         each = np.repeat(scales.astype(np.float32), 16, -1).reshape(q.shape)
-        return {"data": data, "values": ((q - 32) * each * wide[..., None, None]).reshape(rows, width)}
+        return {
+            "data": data,
+            "values": ((q - 32) * each * wide[..., None, None]).reshape(rows, width),
+        }
     assert kind == "q4_k"
     dmin = half(random.uniform(0.001, 0.01, (rows, n, 1)))
     s, m = random.integers(0, 64, (rows, n, 8)), random.integers(0, 64, (rows, n, 8))
@@ -104,7 +126,10 @@ def make(kind: str, rows: int, width: int, group: int, random: np.random.Generat
     qs = (q[..., 0, :] | q[..., 1, :] << 4).reshape(rows, n, 128).astype(np.uint8)
     scales = (wide * s).reshape(rows, n, 4, 2, 1)
     least = (dmin.astype(np.float32) * m).reshape(rows, n, 4, 2, 1)
-    return {"data": blocks(d, dmin, packed, qs), "values": (q * scales - least).reshape(rows, width)}
+    return {
+        "data": blocks(d, dmin, packed, qs),
+        "values": (q * scales - least).reshape(rows, width),
+    }
 
 
 FORMATS = [

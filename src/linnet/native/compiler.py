@@ -23,22 +23,24 @@ from linnet.errors import BackendError
 SOURCES = Path(__file__).parent / "c"
 KERNELS = ("team.c", "dot.c", "linear.c", "packed.c", "attention.c", "recurrent.c", "order.c")
 COMMON = (
-    "-std=gnu11", "-O3", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd",
-    "-fno-semantic-interposition", "-fvisibility=default", "-pthread", "-w",
+    "-std=gnu11", "-O3", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math",
+    "-fopenmp-simd", "-fno-semantic-interposition", "-fvisibility=default", "-pthread", "-w",
 )  # fmt: skip
 # What a machine must have for each level, by the names of /proc/cpuinfo, and the flags.
 LEVELS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "avx512": (
-        ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16", "fma", "f16c", "bmi2"),
+        ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16", "fma",
+         "f16c", "bmi2"),
         ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mavx512bf16",
          "-mavx2", "-mfma", "-mf16c", "-mbmi2", "-mprefer-vector-width=512", "-mtune=native"),
     ),
     "avx512f": (
         ("avx512f", "avx512bw", "avx512dq", "avx512vl", "fma", "f16c", "bmi2"),
-        ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx2", "-mfma", "-mf16c", "-mbmi2",
-         "-mprefer-vector-width=512", "-mtune=native"),
+        ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx2", "-mfma", "-mf16c",
+         "-mbmi2", "-mprefer-vector-width=512", "-mtune=native"),
     ),
-    "avx2": (("avx2", "fma", "f16c", "bmi2"), ("-mavx2", "-mfma", "-mf16c", "-mbmi2", "-mtune=native")),
+    "avx2": (("avx2", "fma", "f16c", "bmi2"),
+             ("-mavx2", "-mfma", "-mf16c", "-mbmi2", "-mtune=native")),
     "plain": ((), ()),
 }  # fmt: skip
 

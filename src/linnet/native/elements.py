@@ -59,6 +59,7 @@ def f32(value: float) -> float:
 
 
 def literal(value: int | float | bool, dtype: str) -> str:
+    """A scalar rounded to its dtype, as C."""
     if dtype == "bool":
         return "1" if value else "0"
     if dtype in INTEGERS:
@@ -70,22 +71,24 @@ def literal(value: int | float | bool, dtype: str) -> str:
             return "INT64_MIN"
         suffix = "ULL" if dtype == "u64" else "LL" if bits == 64 or abs(number) > 2**31 - 1 else ""
         return f"({HELD[dtype]}){number}{suffix}" if bits < 32 else f"{number}{suffix}"
-    number = float(value)
-    if math.isnan(number):
+    real = float(value)
+    if math.isnan(real):
         return "NAN"
     if dtype != "f64":
-        number = narrow(number, dtype)
-    if math.isinf(number):
-        return "INFINITY" if number > 0 else "(-INFINITY)"
-    text = repr(number) + ("" if dtype == "f64" else "f")
-    return f"({text})" if number < 0 else text
+        real = narrow(real, dtype)
+    if math.isinf(real):
+        return "INFINITY" if real > 0 else "(-INFINITY)"
+    text = repr(real) + ("" if dtype == "f64" else "f")
+    return f"({text})" if real < 0 else text
 
 
 def narrow(number: float, dtype: str) -> float:
     """Rounded to nearest even, once (through f64 integers scaled to the last place)."""
     if dtype == "f32" or number == 0 or math.isinf(number):
         return f32(number)
-    digits, least, most = (8, -126, 3.3895313892515355e38) if dtype == "bf16" else (11, -14, 65504.0)
+    digits, least, most = (
+        (8, -126, 3.3895313892515355e38) if dtype == "bf16" else (11, -14, 65504.0)
+    )
     _, exponent = math.frexp(number)
     unit = math.ldexp(1.0, max(exponent - 1, least) - digits + 1)
     result = round(number / unit) * unit

@@ -10,22 +10,36 @@ used again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from linnet.dims import Dim
 from linnet.ir import program as ir
 from linnet.ir.types import ScalarType, TensorType, Type, dtype_of, shape_of
 from linnet.native import elements
 from linnet.native.elements import HELD, STORED, c_dim
+from linnet.native.frame import (
+    CHEAP,
+    Choice,
+    Frame,
+    Function,
+    Some,
+    Value,
+    count_uses,
+    effect,
+    flat,
+    flat_types,
+    flatten,
+    narrow,
+    nodes_of,
+    same_place,
+    view_only,
+)
 from linnet.native.nest import Nest, outer_index
 from linnet.native.node import (
     Buffer,
     Ix,
     Joined,
-    Map,
     Mem,
-    Moved,
     Node,
     Scalar,
     Unsupported,
@@ -37,52 +51,6 @@ if TYPE_CHECKING:
     from linnet.ir.bound import Bound, Instance
     from linnet.native.ops import Turn
     from linnet.native.table import Table
-
-Value = Any  # a Node, a tuple of values, Some(value), or None
-
-CHEAP = 4  # an expression of at most this cost may be computed again at each use
-INPUT_BYTES = 8
-
-
-@dataclass(frozen=True)
-class Some:
-    value: Value
-
-
-@dataclass
-class Frame:
-    """One function being written in: its values, its dimensions, its block's place."""
-
-    instance: Instance
-    env: dict[ir.Value, Value]
-    bind: dict[str, Dim]
-    place: Ix | None  # of the block in the table
-    kind: str | None
-    uses: dict[ir.Value, int] = field(default_factory=dict)
-    left: dict[ir.Value, int] = field(default_factory=dict)  # uses not reached yet
-
-    def __post_init__(self) -> None:
-        self.left = dict(self.uses)
-
-
-@dataclass
-class Choice:
-    """What a call became, for `linnet inspect --kernels`."""
-
-    op: str
-    kernel: str | None
-    reason: str
-    span: str
-
-
-@dataclass
-class Function:
-    """The C of one entry, and what a call of it needs to know."""
-
-    name: str
-    text: str
-    arena: list[Buffer]
-    choices: list[Choice]
 
 
 class Emitter:
@@ -295,13 +263,13 @@ class Emitter:
 
     def output(self, position: int, node: Node, type: Type) -> None:
         dtype = dtype_of(type)
-        shape = tuple(shape_of(type))
+        shape: tuple[Dim, ...] = tuple(shape_of(type))  # type: ignore[arg-type]
         if isinstance(node, Mem) and self.whole(node, shape) and node.buffer.output is None:
             node.buffer.output = position  # made where the caller wants it
             return
         name = self.fresh("y")
         self.head.append(f"char *const {name} = a->out[{position}]; (void){name};")
-        target = Mem(Buffer(name, dtype), shape, row_major(shape), dtype)  # type: ignore[arg-type]
+        target = Mem(Buffer(name, dtype), shape, row_major(shape), dtype)
         self.copy(node, target)
 
     def whole(self, mem: Mem, shape: tuple[Dim, ...]) -> bool:
@@ -538,98 +506,3 @@ class Emitter:
         self.region(frame, instance.body)
         (result,) = instance.body.results
         return frame.env[result]
-
-
-# --- Helpers -------------------------------------------------------------------------------------
-
-
-def effect(op: ir.Op) -> bool:
-    return isinstance(op, (ir.Call, ir.Loop, ir.While, ir.If, ir.MatchOptional, ir.MatchEnum))
-
-
-def count_uses(region: ir.Region) -> dict[ir.Value, int]:
-    from linnet.ir.passes.tools import use_counts
-
-    return dict(use_counts(region))
-
-
-def view_only(node: Node) -> bool:
-    return isinstance(node, Mem) or (isinstance(node, Moved) and view_only(node.base))
-
-
-def flatten(value: Value) -> list[Node]:
-    if isinstance(value, Some):
-        return flatten(value.value)
-    if isinstance(value, tuple):
-        return [node for item in value for node in flatten(item)]
-    if not isinstance(value, Node):
-        raise Unsupported("an absent value as a result")
-    return [value]
-
-
-def flat_types(type: Type) -> list[Type]:
-    from linnet.ir.types import StructType, TupleType
-
-    if isinstance(type, TupleType):
-        return [inner for item in type.items for inner in flat_types(item)]
-    if isinstance(type, StructType):
-        return [inner for _, item in type.fields for inner in flat_types(item)]
-    if not isinstance(type, (TensorType, ScalarType)):
-        raise Unsupported(f"a result of type {type}")
-    return [type]
-
-
-def nodes_of(value: Value) -> list[Node]:
-    if isinstance(value, Some):
-        return nodes_of(value.value)
-    if isinstance(value, tuple):
-        return [node for item in value for node in nodes_of(item)]
-    return [value] if isinstance(value, Node) else []
-
-
-def same_place(a: Mem, b: Mem) -> bool:
-    return (
-        a.buffer is b.buffer
-        and a.offset == b.offset
-        and all(
-            s == t or extent.constant == 1
-            for s, t, extent in zip(a.strides, b.strides, a.shape, strict=True)
-        )
-    )
-
-
-def narrow(mem: Mem, axis: int, start: Dim, extent: Dim) -> Mem:
-    shape = tuple(extent if i == axis else d for i, d in enumerate(mem.shape))
-    offset = mem.offset + mem.strides[axis] * start
-    return Mem(mem.buffer, shape, mem.strides, mem.dtype, offset)
-
-
-def flat(node: Node, target: Mem) -> tuple[Node, Mem]:
-    """Elementwise over whole contiguous operands: one axis of all the elements."""
-    if len(target.shape) < 2 or not target.contiguous():
-        return node, target
-    count = (volume(target.shape),)
-    known: dict[Node, Node] = {}
-
-    def go(part: Node) -> Node | None:
-        if part in known:
-            return known[part]
-        part = getattr(part, "made", None) or part
-        made: Node | None = None
-        if not part.shape:
-            made = part
-        elif isinstance(part, Mem):
-            if part.shape == target.shape and part.contiguous():
-                made = Mem(part.buffer, count, (Dim.const(1),), part.dtype, part.offset)
-        elif isinstance(part, Map) and part.shape == target.shape:
-            args = [go(arg) for arg in part.args]
-            if all(arg is not None for arg in args):
-                made = Map(part.op, args, count, part.dtype)  # type: ignore[arg-type]
-        if made is not None:
-            known[part] = made
-        return made
-
-    new = go(node)
-    if new is None or not new.shape:
-        return node, target
-    return new, Mem(target.buffer, count, (Dim.const(1),), target.dtype, target.offset)

@@ -15,17 +15,15 @@ from linnet.native.node import (
     Causal,
     Comprehension,
     Counted,
-    Ix,
-    Map,
-    Mem,
     Node,
     Unsupported,
     volume,
 )
-from linnet.native.ops import pointer, shape
+from linnet.native.views import pointer, shape
 
 if TYPE_CHECKING:
-    from linnet.native.emit import Emitter, Frame
+    from linnet.native.emit import Emitter
+    from linnet.native.frame import Frame
 
 
 def constant(e: Emitter, f: Frame, op: ir.Intrinsic) -> None:
@@ -83,8 +81,9 @@ def top_k(e: Emitter, f: Frame, op: ir.Intrinsic) -> None:
     values, indices = e.new(to, x.dtype), e.new(to, dtype_of(second.type))
     hazard = e.step([x.buffer], [values.buffer, indices.buffer])
     e.line(
-        f"k_top_k(c, {hazard}, {type}, {pointer(x)}, {c_dim(volume(to[:-1]))}, {c_dim(x.shape[-1])},"
-        f" {c_dim(k)}, {int(bool(op.attrs['descending']))}, {pointer(values)}, {pointer(indices)},"
+        f"k_top_k(c, {hazard}, {type}, {pointer(x)}, {c_dim(volume(to[:-1]))},"
+        f" {c_dim(x.shape[-1])}, {c_dim(k)}, {int(bool(op.attrs['descending']))},"
+        f" {pointer(values)}, {pointer(indices)},"
         f" {WIDE[indices.dtype]});"
     )
     e.in_range.add(indices.buffer)
@@ -109,9 +108,9 @@ def take_along(e: Emitter, f: Frame, op: ir.Intrinsic) -> None:
     made = e.new(index.shape, x.dtype)
     hazard = e.step([x.buffer, index.buffer], [made.buffer])
     e.line(
-        f"k_take(c, {hazard}, {BYTES[x.dtype]}, {pointer(x)}, {pointer(index)}, {WIDE[index.dtype]},"
-        f" {c_dim(volume(index.shape[:-1]))}, {c_dim(x.shape[-1])}, {c_dim(index.shape[-1])},"
-        f" {pointer(made)});"
+        f"k_take(c, {hazard}, {BYTES[x.dtype]}, {pointer(x)}, {pointer(index)},"
+        f" {WIDE[index.dtype]}, {c_dim(volume(index.shape[:-1]))}, {c_dim(x.shape[-1])},"
+        f" {c_dim(index.shape[-1])}, {pointer(made)});"
     )
     f.env[op.result] = made
 
@@ -245,7 +244,6 @@ INTRINSICS: dict[str, Handler] = {
     "take_along": take_along,
     "softmax": softmax,
     "einsum": einsum,
-    **dict.fromkeys(("write_at", "write_span", "write_rows", "write_slots", "write_slot", "write_tokens"), write),
+    **dict.fromkeys(("write_at", "write_span", "write_rows"), write),
+    **dict.fromkeys(("write_slots", "write_slot", "write_tokens"), write),
 }  # fmt: skip
-
-__all__ = ["INTRINSICS", "Ix", "Map", "Mem"]

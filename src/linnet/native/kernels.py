@@ -13,7 +13,7 @@ from linnet.dims import Dim
 from linnet.ir import program as ir
 from linnet.ir.bound import Instance
 from linnet.ir.types import dtype_of
-from linnet.native.elements import BYTES, c_dim
+from linnet.native.elements import c_dim
 from linnet.native.node import (
     ONE,
     ZERO,
@@ -23,13 +23,13 @@ from linnet.native.node import (
     Mem,
     Node,
     Scalar,
-    row_major,
     volume,
 )
-from linnet.native.ops import define_any, merge, permuted, pointer, shape
+from linnet.native.views import merge, permuted, pointer, shape
 
 if TYPE_CHECKING:
-    from linnet.native.emit import Emitter, Frame
+    from linnet.native.emit import Emitter
+    from linnet.native.frame import Frame
 
 TYPES = {"bf16": "T_BF16", "f32": "T_F32", "f16": "T_F16"}
 WIDE = {"i64": 1, "i32": 0}
@@ -92,8 +92,8 @@ def linear(e: Emitter, f: Frame, op: ir.Call, callee: Instance, bind: dict[str, 
     hazard = e.step(reads, [made.buffer, buffer])
     out = to[-1]
     e.line(
-        f"k_linear(c, {hazard}, {text}, {TYPES[dtype]}, {pointer(x)}, {c_dim(step)}, {pointer(made)},"
-        f" {c_dim(out)}, {TYPES[dtype]}, {c_dim(n)}, {c_dim(width)}, {c_dim(out)},"
+        f"k_linear(c, {hazard}, {text}, {TYPES[dtype]}, {pointer(x)}, {c_dim(step)},"
+        f" {pointer(made)}, {c_dim(out)}, {TYPES[dtype]}, {c_dim(n)}, {c_dim(width)}, {c_dim(out)},"
         f" {pointer(bias) if bias else 'NULL'}, {room});"
     )
     e.note(op, callee, "k_linear", f"{dtype}, {c_dim(width)} to {c_dim(out)}")
@@ -144,9 +144,9 @@ def experts(e: Emitter, f: Frame, op: ir.Call, callee: Instance, bind: dict[str,
     reads = [x.buffer, weight.buffer, chosen.buffer]
     hazard = e.step(reads, [made.buffer, room])
     e.line(
-        f"k_experts(c, {hazard}, {text}, {TYPES[dtype]}, {pointer(x)}, {c_dim(step)}, {c_dim(share)},"
-        f" {pointer(chosen)}, {c_dim(slots)}, {c_dim(count)}, {c_dim(width)}, {c_dim(out)},"
-        f" {pointer(made)}, {TYPES[kind]}, {room.name});"
+        f"k_experts(c, {hazard}, {text}, {TYPES[dtype]}, {pointer(x)}, {c_dim(step)},"
+        f" {c_dim(share)}, {pointer(chosen)}, {c_dim(slots)}, {c_dim(count)}, {c_dim(width)},"
+        f" {c_dim(out)}, {pointer(made)}, {TYPES[kind]}, {room.name});"
     )
     e.note(op, callee, "k_experts", f"{dtype}, {c_dim(width)} to {c_dim(out)}")
     if combine:
@@ -199,10 +199,11 @@ def attention(e: Emitter, f: Frame, op: ir.Call, callee: Instance, bind: dict[st
     made = e.new((batch, heads, queries, dim), dtype, order=(0, 2, 1, 3))
     hazard = e.step(reads, [made.buffer])
     e.line(
-        f"k_attention(c, {hazard}, {TYPES[dtype]}, {pointer(q)}, {strides(q, 0, 1, 2)}, {pointer(k)},"
-        f" {strides(k, 0, 1, 2)}, {pointer(v)}, {strides(v, 0, 1, 2)}, {pointer(made)},"
-        f" {strides(made, 0, 1, 2)}, {c_dim(batch)}, {c_dim(heads)}, {c_dim(kv)}, {c_dim(queries)},"
-        f" {c_dim(keys)}, {c_dim(dim)}, {scale.text}, {mask}, {at}, {rows}, {wide}, {seen}, {seen_batch});"
+        f"k_attention(c, {hazard}, {TYPES[dtype]}, {pointer(q)}, {strides(q, 0, 1, 2)},"
+        f" {pointer(k)}, {strides(k, 0, 1, 2)}, {pointer(v)}, {strides(v, 0, 1, 2)},"
+        f" {pointer(made)}, {strides(made, 0, 1, 2)}, {c_dim(batch)}, {c_dim(heads)}, {c_dim(kv)}, {c_dim(queries)},"
+        f" {c_dim(keys)}, {c_dim(dim)}, {scale.text}, {mask}, {at}, {rows}, {wide},"
+        f" {seen}, {seen_batch});"
     )
     e.note(op, callee, "k_attention", dtype)
     e.define(f, op.result, made)
@@ -242,9 +243,9 @@ def delta(e: Emitter, f: Frame, op: ir.Call, callee: Instance, bind: dict[str, D
     e.line(
         f"k_delta_{'step' if step else 'rule'}(c, {hazard}, {pointer(q)}, {strides(q, *axes)},"
         f" {pointer(k)}, {strides(k, *axes)}, {pointer(v)}, {strides(v, *axes)}, {pointer(decay)},"
-        f" {pointer(beta)}, {pointer(start) if start else 'NULL'}, {pointer(final)}, {pointer(out)},"
-        f" {c_dim(batch)},{'' if step else f' {c_dim(length)},'} {c_dim(kh)}, {c_dim(heads)},"
-        f" {c_dim(dk)}, {c_dim(dv)}, {scale.text});"
+        f" {pointer(beta)}, {pointer(start) if start else 'NULL'}, {pointer(final)},"
+        f" {pointer(out)}, {c_dim(batch)},{'' if step else f' {c_dim(length)},'} {c_dim(kh)},"
+        f" {c_dim(heads)}, {c_dim(dk)}, {c_dim(dv)}, {scale.text});"
     )
     e.note(
         op, callee, f"k_delta_{'step' if step else 'rule'}", "in place" if final is start else ""
@@ -325,5 +326,3 @@ KERNELS: dict[str, Kernel] = {
     "std.nn.recurrent::gated_delta_step": delta,
     "std.nn.recurrent::causal_conv": causal_conv,
 }
-
-__all__ = ["BYTES", "KERNELS", "define_any", "row_major"]

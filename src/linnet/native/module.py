@@ -19,7 +19,8 @@ from linnet.errors import BackendError, InputError
 from linnet.ir.bound import Bound, Instance
 from linnet.ir.types import Type
 from linnet.native import compiler, elements
-from linnet.native.emit import Choice, Emitter, Function, flat_types
+from linnet.native.emit import Emitter
+from linnet.native.frame import Choice, Function, flat_types
 from linnet.native.node import Buffer, Unsupported
 from linnet.native.table import Leaf, Table
 
@@ -92,7 +93,9 @@ class NativeModule:
         functions: dict[str, Function] = {}
         for name in entries if entries is not None else list(bound.entries):
             instance = bound.functions[bound.entries[name]]
-            emitter = Emitter(bound, self.table, instance, nests, (covered or {}).get(name, frozenset()))
+            emitter = Emitter(
+                bound, self.table, instance, nests, (covered or {}).get(name, frozenset())
+            )
             try:
                 functions[name] = emitter.run(f"entry_{len(functions)}")
             except (Unsupported, DimTooLarge) as reason:
@@ -136,7 +139,13 @@ class NativeModule:
     # --- Memory ------------------------------------------------------------------
 
     def bind(
-        self, path: str, data: int, kind: str = "dense", scale: int = 0, zero: int = 0, group: int = 0
+        self,
+        path: str,
+        data: int,
+        kind: str = "dense",
+        scale: int = 0,
+        zero: int = 0,
+        group: int = 0,
     ) -> None:
         """Give the address of a parameter, buffer or state; the caller keeps the memory alive."""
         self.weights[self.slots[path]] = CWeight(data, scale, zero, KINDS[kind], group)
@@ -213,7 +222,7 @@ class NativeEntry:
                 held.append(value)
                 addresses[position] = ctypes.addressof(value)
             else:
-                addresses[position] = given
+                addresses[position] = int(given)
         to = (ctypes.c_void_p * max(1, len(outputs)))(*outputs)
         module = self.module
         with module.lock:
@@ -225,7 +234,8 @@ class NativeEntry:
             module.library.team_run(module.pool(), self.address, ctypes.addressof(call))
             if call.error:
                 raise InputError(
-                    f"entry `{self.instance.source.name}`: an index computed on the way is outside its axis"
+                    f"entry `{self.instance.source.name}`: an index computed on the way is "
+                    "outside its axis"
                 )
 
 

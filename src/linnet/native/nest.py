@@ -19,7 +19,6 @@ from linnet.native import elements
 from linnet.native.elements import HELD, STORED, c_dim
 from linnet.native.node import (
     Buffer,
-    Causal,
     Comprehension,
     Counted,
     Ix,
@@ -179,7 +178,13 @@ class Nest:
                 text = elements.unary(op, text, x.dtype, wide)
             case ir.GCast(x, dtype):
                 text, deps = self.expression(owner, x, env, wide)
-                text = elements.cast(text, x.dtype, "f32" if wide and dtype in elements.NARROW and x.dtype in FLOATS and x.dtype != "f64" else dtype)
+                text = elements.cast(
+                    text,
+                    x.dtype,
+                    "f32"
+                    if wide and dtype in elements.NARROW and x.dtype in FLOATS and x.dtype != "f64"
+                    else dtype,
+                )
             case ir.GBinary(op, a, b, dtype):
                 left, d1 = self.expression(owner, a, env, wide)
                 right, d2 = self.expression(owner, b, env, wide)
@@ -193,7 +198,12 @@ class Nest:
         return self.temp(HELD[dtype], text, deps), deps
 
     def axis(
-        self, owner: Comprehension, read: ir.GRead, number: int, axis: ir.Axis, env: dict[ir.Idx, Ix]
+        self,
+        owner: Comprehension,
+        read: ir.GRead,
+        number: int,
+        axis: ir.Axis,
+        env: dict[ir.Idx, Ix],
     ) -> Ix:
         if isinstance(axis, ir.Idx):
             return env[axis]
@@ -289,12 +299,14 @@ class Nest:
             work = work + turns * scope.work
         saved[depth].work = saved[depth].work + work
         lines.append(f"{held} {name} = {start};")
-        for position, (scope, var, extent) in enumerate(opened):
-            if position == len(opened) - 1 and clause in "+*|&" and not any(
-                "for (" in line for line in scope.lines
+        for position, (scope, var, size) in enumerate(opened):
+            if (
+                position == len(opened) - 1
+                and clause in "+*|&"
+                and not any("for (" in line for line in scope.lines)
             ):
                 lines.append(f"#pragma omp simd reduction({clause} : {name})")
-            lines.append(f"for (long {var} = 0; {var} < {extent}; {var}++) {{")
+            lines.append(f"for (long {var} = 0; {var} < {size}; {var}++) {{")
             lines.extend(scope.lines)
         step = f"({held})({step})"
         lines.append(f"{name} = {step};" if clause not in "+*|&" else f"{name} {clause}= {text};")
@@ -336,7 +348,12 @@ class Nest:
         lines = list(self.scopes[0].lines)
         outer = max(outer, 1) if self.vars else 0
         if len(self.vars) == 1:
-            lines += ["#pragma GCC ivdep", "for (long v0 = lo; v0 < hi; v0++) {", *self.scopes[1].lines, "}"]
+            lines += [
+                "#pragma GCC ivdep",
+                "for (long v0 = lo; v0 < hi; v0++) {",
+                *self.scopes[1].lines,
+                "}",
+            ]
         elif self.vars:
             lines.append("for (long at = lo; at < hi; at++) {")
             rest = "at"
@@ -355,7 +372,9 @@ class Nest:
                 if position == len(self.vars) - 1:
                     lines.append("#pragma GCC ivdep")
                 extent = self.dim(self.extents[position])
-                lines.append(f"for (long v{position} = 0; v{position} < {extent}; v{position}++) {{")
+                lines.append(
+                    f"for (long v{position} = 0; v{position} < {extent}; v{position}++) {{"
+                )
                 lines += self.scopes[position + 1].lines
             lines.append("}" * (len(self.vars) - outer) + "}")
         alias = bool(self.reads & self.writes)
@@ -385,6 +404,3 @@ def outer_index(ix: Ix) -> str:
     if ix.const.constant != 0 or not parts:
         parts.append(c_dim(ix.const))
     return " + ".join(parts)
-
-
-__all__ = ["Causal", "Nest", "outer_index"]

@@ -188,9 +188,7 @@ class Counted(Node):
 def aligned(node: Node, at: Sequence[Ix]) -> list[Ix]:
     """The indices with which a right-aligned operand is read: extents of 1 at 0."""
     spare = len(at) - len(node.shape)
-    return [
-        Ix() if extent == ONE else at[spare + axis] for axis, extent in enumerate(node.shape)
-    ]
+    return [Ix() if extent == ONE else at[spare + axis] for axis, extent in enumerate(node.shape)]
 
 
 @dataclass(eq=False)
@@ -245,7 +243,9 @@ class Moved(Node):
         for form in self.plan:
             ix = Ix((), form.const)
             for name, coefficient in form.terms:
-                ix = ix + (at[int(name)] * coefficient if name.isdigit() else Ix(((name, coefficient),)))
+                ix = ix + (
+                    at[int(name)] * coefficient if name.isdigit() else Ix(((name, coefficient),))
+                )
             inner.append(ix)
         return nest.element(self.base, inner)
 

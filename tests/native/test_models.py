@@ -1,0 +1,135 @@
+"""Zoo models on both backends: every entry, its states, and rows that do not depend on each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import linnet
+from linnet.native import compiler
+
+if compiler.why_not() is not None:
+    pytest.skip(compiler.why_not() or "", allow_module_level=True)
+
+GENERICS: dict[str, Any] = {
+    "Vocab": 97, "H": 64, "Groups": 2, "HeadDim": 32, "Heads": 4, "KvHeads": 2, "KeyHeads": 2,
+    "KeyDim": 16, "ValueHeads": 4, "ValueDim": 16, "Width": 4, "Conv": 128, "TopK": 2, "Experts": 6,
+    "ExpertInner": 32, "SharedInner": 48, "Batch": 3, "MaxSeq": 150,
+}  # fmt: skip
+FLOOR = {"f32": 3e-5, "bf16": 2e-2}
+
+
+def pair(models: Path, dtype: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
+    made = []
+    for backend in ("native", "torch"):
+        monkeypatch.setenv("LINNET_BACKEND", backend)
+        generics = {**GENERICS, "T": dtype}
+        numerics = "exact" if (backend, dtype) == ("torch", "bf16") else "fast"
+        made.append(
+            linnet.load(
+                models / "qwen3.6-35b-a3b", weights="random", generics=generics, numerics=numerics
+            )
+        )
+    return made[0], made[1]
+
+
+def close(a: torch.Tensor, b: torch.Tensor, dtype: str) -> None:
+    assert a.dtype == b.dtype and a.shape == b.shape
+    scale = b.double().abs().max().clamp_min(0.1)
+    gap = (a.double() - b.double()).abs()
+    # In bf16 a near tie between two experts may go either way in some row.
+    assert (gap.max() if dtype == "f32" else gap.mean()) <= FLOOR[dtype] * scale
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_all_entries(dtype: str, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    native, torch_model = pair(models, dtype, monkeypatch)
+    random = torch.Generator().manual_seed(2)
+
+    def tokens(*shape: int) -> torch.Tensor:
+        return torch.randint(0, 97, shape, generator=random)
+
+    calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+        ("forward", (tokens(2, 9),), {}),
+        ("forward", (tokens(1, 70),), {}),
+        ("next_token", (tokens(3, 5),), {}),
+        ("prefill", (tokens(3, 66),), {"pos": 0}),
+        ("prefill", (tokens(3, 4),), {"pos": 66}),
+        ("decode", (tokens(3, 1),), {"pos": 70}),
+        ("decode", (tokens(3, 1),), {"pos": 71}),
+        ("prefill_slots", (tokens(2, 6), [2, 0], [6, 3]), {}),
+        ("decode_rows", (tokens(3, 1), [3, 72, 6]), {}),
+    ]
+    for name, args, keywords in calls:
+        close(getattr(native, name)(*args, **keywords),
+              getattr(torch_model, name)(*args, **keywords), dtype)  # fmt: skip
+        for path, state in native.state.items():
+            close(state, torch_model.state[path], dtype)
+    assert native.native.module is not None and not native.native.refused
+    assert torch_model.native.module is None
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_rows_do_not_depend_on_each_other(
+    dtype: str, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LINNET_BACKEND", "native")
+    generics = {**GENERICS, "T": dtype}
+    model = linnet.load(models / "qwen3.6-35b-a3b", weights="random", generics=generics)
+    random = torch.Generator().manual_seed(5)
+    texts = torch.randint(0, 97, (5, 40), generator=random)
+    together = model.forward(texts)
+    for row in range(5):
+        assert torch.equal(model.forward(texts[row : row + 1])[0], together[row])
+    # In whatever slot, beside whatever else, a request gets the same bits.
+    model.prefill_slots(texts[:1], [0], [40])
+    alone = model.decode_rows([[7], [1], [2]], [40, 0, 0])[0]
+    model.reset_state()
+    model.prefill_slots(texts[[3, 0]], [0, 2], [31, 40])
+    beside = model.decode_rows([[9], [4], [7]], [31, 0, 40])[2]
+    assert torch.equal(alone, beside)
+
+
+def test_a_prompt_cut_at_a_chunk(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LINNET_BACKEND", "native")
+    generics = {**GENERICS, "T": "f32", "Batch": 1}
+    model = linnet.load(models / "qwen3.6-35b-a3b", weights="random", generics=generics)
+    text = torch.randint(0, 97, (1, 140), generator=torch.Generator().manual_seed(6))
+    whole = model.prefill(text, pos=0)
+    model.reset_state()
+    model.prefill(text[:, :64], pos=0)
+    model.prefill(text[:, 64:128], pos=64)
+    assert torch.equal(model.prefill(text[:, 128:], pos=128), whole)
+
+
+def test_wrong_arguments_leave_states_alone(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LINNET_BACKEND", "native")
+    model = linnet.load(
+        models / "qwen3.6-35b-a3b", weights="random", generics={**GENERICS, "T": "f32"}
+    )
+    model.prefill(torch.zeros(3, 4, dtype=torch.int64), pos=0)
+    before = {path: state.clone() for path, state in model.state.items()}
+    for name, args in (
+        ("decode", ([[97], [0], [0]], 4)),
+        ("decode", ([[1], [0], [0]], 150)),
+        ("prefill_slots", ([[1, 2], [3, 4]], [1, 1], [2, 2])),
+        ("prefill_slots", ([[1, 2]], [3], [2])),
+        ("decode_rows", ([[1], [2], [3]], [0, 0, -1])),
+    ):
+        with pytest.raises(linnet.InputError):
+            getattr(model, name)(*args)
+    assert all(torch.equal(before[path], state) for path, state in model.state.items())
+
+
+def test_new_lengths_compile_nothing_new(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LINNET_BACKEND", "native")
+    model = linnet.load(
+        models / "qwen3.6-35b-a3b", weights="random", generics={**GENERICS, "T": "f32"}
+    )
+    model.forward([[1, 2]])
+    monkeypatch.setattr(compiler, "run", lambda command: pytest.fail("compiled again"))
+    for length in range(1, 40):
+        model.forward(torch.zeros(1, length, dtype=torch.int64))
