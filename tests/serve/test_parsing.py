@@ -116,7 +116,18 @@ WHOLE: list[tuple[str, bool, tuple[str, str, list[tuple[str, str]]]]] = [
         True,
         ("Use " + call("clock") + " perhaps.", "No.", []),
     ),
-    ("Use " + call("clock") + "\n</think>\n\nNo.", True, ("Use " + call("clock"), "No.", [])),
+    ("Use it.\n" + call("clock") + "\n</think>", True, ("Use it.", "", [("clock", "{}")])),
+    (
+        "Use it.\n" + call("clock") + "\n</think>\n\nLet me see.",
+        True,
+        ("Use it.", "Let me see.", [("clock", "{}")]),
+    ),
+    (  # a draft of the call that follows
+        "Use it.\n" + call("clock") + "\n</think>\n\n" + call("weather", city="Paris"),
+        True,
+        ("Use it.\n" + call("clock"), "", [PARIS]),
+    ),
+    ("<tool_call> in </think>\n\nx</tool_call>", True, ("<tool_call> in ", "x</tool_call>", [])),
     ("Use " + call("unknown"), True, ("Use " + call("unknown"), "", [])),
     ("Use <tool_call>\n<function=clock>", True, ("Use <tool_call>\n<function=clock>", "", [])),
 ]  # fmt: skip

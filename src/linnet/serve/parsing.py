@@ -44,9 +44,15 @@ class AnswerParser:
 
     def finish(self, complete: bool = True) -> list[Piece]:
         """What was held back; `complete`: the answer was not cut by a limit."""
-        pieces = [] if self._thoughts is None else self._pieces(self._thoughts.finish())
-        if self._tools is not None:
-            pieces += self._tools.finish(complete)
+        thoughts, tools = self._thoughts, self._tools
+        pieces = [] if thoughts is None else self._pieces(thoughts.finish())
+        if tools is not None:
+            pieces += tools.finish(complete)
+        if thoughts is not None and thoughts.kept:
+            if tools is not None and not tools.calls:
+                pieces += [*tools.feed(thoughts.kept), *tools.finish(complete)]
+            else:
+                pieces.append(Thought(thoughts.unkept))
         return pieces
 
     def _pieces(self, parts: list[Thought | Said]) -> list[Piece]:

@@ -40,10 +40,11 @@ def held(text: str, *marks: str) -> int:
 class Thoughts:
     """Splits an answer into thoughts and speech.
 
-    `open`: the prompt ends within a thought. `tools`: the names of the tools there are; then a
-    call made within a thought that never ends is a call, as this family sometimes forgets to
-    close one. A call that the thought goes on after was only thought of. Line breaks round a
-    thought belong to the form and are left out.
+    `open`: the prompt ends within a thought. `tools`: the names of the tools there are. This family
+    sometimes makes a call before it ends its thought. So calls at the very end of a thought, ended
+    or not, are left out of it and put into `kept`: they are calls if the speech makes none, else a
+    draft, and `unkept` is then what the thought ends with. A call that the thought goes on after
+    was only thought of. Line breaks round a thought belong to the form and are left out.
     """
 
     def __init__(self, open: bool = False, tools: frozenset[str] = frozenset()):
@@ -51,7 +52,7 @@ class Thoughts:
         self._tools = tools
         self._buffer = ""
         self._breaks = ""  # line breaks that stand for nothing if the thought ends here
-        self._searched = 0
+        self.kept = self.unkept = ""
 
     @property
     def thinking(self) -> bool:
@@ -72,7 +73,7 @@ class Thoughts:
         match self._state:
             case "call":
                 if self._is_call(rest):
-                    parts.append(Said(rest))
+                    self._keep(rest)
                 else:
                     self._think(rest, parts)
             case "thought":
@@ -134,7 +135,7 @@ class Thoughts:
         if mark == CLOSE:
             self._state, self._buffer, self._breaks = "closed", buffer[at + len(CLOSE) :], ""
         else:
-            self._state, self._buffer, self._searched = "call", buffer[at:], 0
+            self._state, self._buffer = "call", buffer[at:]
         return True
 
     def _think(self, text: str, parts: list[Thought | Said]) -> None:
@@ -146,26 +147,35 @@ class Thoughts:
 
     def _call(self, parts: list[Thought | Said]) -> bool:
         """A call begins within the thought: hold it until it is clear what follows."""
-        buffer = self._buffer
-        end = buffer.find(CLOSE, max(0, self._searched - len(CLOSE)))
-        self._searched = len(buffer)
-        if end < 0:
-            at = 0
-            while True:
-                close = buffer.find(_CALL_END, at)
-                if close < 0:
-                    return False
-                at = close + len(_CALL_END)
-                rest = buffer[at:].lstrip()
-                if not rest or _CALL.startswith(rest) or CLOSE.startswith(rest):
-                    return False
-                if not rest.startswith(_CALL):
-                    break
-            end = at
+        buffer, at = self._buffer, 0
+        while True:
+            done, end = buffer.find(_CALL_END, at), buffer.find(CLOSE, at)
+            if end >= 0 and not 0 <= done < end:
+                whole = at > 0 and not buffer[at:end].strip()
+                return self._go_on(end, parts, keep=whole and self._is_call(buffer[:end]))
+            if done < 0:
+                return False
+            at = done + len(_CALL_END)
+            rest = buffer[at:].lstrip()
+            if rest.startswith((_CALL, CLOSE)):
+                continue
+            if _CALL.startswith(rest) or CLOSE.startswith(rest):  # or nothing came yet
+                return False
+            return self._go_on(at, parts)
+
+    def _go_on(self, at: int, parts: list[Thought | Said], keep: bool = False) -> bool:
+        """The thought goes on, or ends, at a place of the buffer."""
         self._state = "thought"
-        self._think(buffer[:end], parts)
-        self._buffer = buffer[end:]
+        if keep:
+            self._keep(self._buffer[:at])
+        else:
+            self._think(self._buffer[:at], parts)
+        self._buffer = self._buffer[at:]
         return True
+
+    def _keep(self, text: str) -> None:
+        self.kept, self.unkept = text, (self._breaks + text).rstrip("\n")
+        self._breaks = ""
 
     def _is_call(self, text: str) -> bool:
         from linnet.serve.tools import Call, Tools
