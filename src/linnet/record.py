@@ -114,7 +114,7 @@ def _record(cls: Any, eq: bool, frozen: bool, slots: bool) -> Any:
 
     def stub(method: str) -> Callable[..., Any]:
         def first(self: Any, *args: Any, **named: Any) -> Any:
-            _compile(made, names, defaults, frozen, methods)
+            _compile(made, method, names, defaults, frozen)
             return made.__dict__[method](self, *args, **named)
 
         return first
@@ -139,11 +139,34 @@ def _record(cls: Any, eq: bool, frozen: bool, slots: bool) -> Any:
 
 
 def _compile(
-    cls: Any, names: tuple[str, ...], defaults: dict[str, Any], frozen: bool, methods: list[str]
+    cls: Any, method: str, names: tuple[str, ...], defaults: dict[str, Any], frozen: bool
 ) -> None:
-    """Put the real methods in the place of those that call this."""
-    scope: dict[str, Any] = {"_missing": _MISSING, "_set": object.__setattr__, "_class": cls}
-    given = []
+    """Put the real method in the place of the one that calls this."""
+    scope: dict[str, Any] = {"_missing": _MISSING, "_set": object.__setattr__}
+    if method == "__init__":
+        text = _init(cls, names, defaults, frozen, scope)
+    elif method == "__eq__":
+        own, other = (
+            f"({''.join(f'{who}.{name},' for name in names)})" for who in ("self", "other")
+        )
+        text = (
+            "def __eq__(self, other):\n"
+            "    if other.__class__ is self.__class__:\n"
+            f"        return {own} == {other}\n"
+            "    return NotImplemented\n"
+        )
+    else:
+        text = f"def __hash__(self): return hash(({''.join(f'self.{name},' for name in names)}))"
+    exec(text, scope)  # the names of fields, which the Python parser has read before
+    made = scope[method]
+    made.__qualname__ = f"{cls.__qualname__}.{method}"
+    type.__setattr__(cls, method, made)
+
+
+def _init(
+    cls: Any, names: tuple[str, ...], defaults: dict[str, Any], frozen: bool, scope: dict[str, Any]
+) -> str:
+    given = ["_self"]
     lines = []
     for name in names:
         default = defaults.get(name, _MISSING)
@@ -157,24 +180,11 @@ def _compile(
         else:
             given.append(f"{name}=_default_{name}")
             scope[f"_default_{name}"] = default
-        lines.append(f"_set(_self, {name!r}, {value})" if frozen else f"_self.{name} = {value}")
+        lines.append(f"_set(_self,{name!r},{value})" if frozen else f"_self.{name}={value}")
     if hasattr(cls, "__post_init__"):
         lines.append("_self.__post_init__()")
-    code = [f"def __init__({', '.join(['_self', *given])}):", *(lines or ["pass"])]
-    text = "\n    ".join(code) + "\n"
-    own, other = (f"({''.join(f'{who}.{name},' for name in names)})" for who in ("self", "other"))
-    text += (
-        "def __eq__(self, other):\n"
-        "    if other.__class__ is self.__class__:\n"
-        f"        return {own} == {other}\n"
-        "    return NotImplemented\n"
-        f"def __hash__(self):\n    return hash({own})\n"
-    )
-    exec(text, scope)  # the names of fields, which the Python parser has read before
-    for method in methods:
-        made = scope[method]
-        made.__qualname__ = f"{cls.__qualname__}.{method}"
-        type.__setattr__(cls, method, made)
+    body = ";".join(lines or ["pass"])
+    return f"def __init__({','.join(given)}): {body}"
 
 
 def _repr(self: Any) -> str:

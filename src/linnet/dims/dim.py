@@ -20,6 +20,8 @@ MAX_DEGREE = 64
 MAX_SIZE = 3000  # nodes of the expression written out as a tree
 MAX_DEPTH = 40
 MAX_BITS = 2048
+MAX_ORDERS = 10_000  # kept sort keys of monomials
+_LIMIT = 1 << MAX_BITS
 
 Monomial = tuple[tuple["Atom", int], ...]  # atoms in order, each with its power
 Term = tuple[Monomial, int]
@@ -122,7 +124,10 @@ class Dim:
     def __init__(self, terms: tuple[Term, ...]):
         """Internal: `terms` are already in normal form. Use `Dim.const` and `Dim.name`."""
         self.terms = terms
-        self._hash = hash(self.constant) if self.constant is not None else hash(terms)
+        if len(terms) == 1 and not terms[0][0]:
+            self._hash = hash(terms[0][1])  # that of the equal `int`
+        else:
+            self._hash = hash(terms) if terms else 0
         self._bounds: Bounds | None = None
         self._names: frozenset[str] | None = None
         self._size: tuple[int, int] | None = None
@@ -194,14 +199,20 @@ class Dim:
     def __add__(self, other: Dim | int) -> Dim:
         if not isinstance(other, (Dim, int)):
             return NotImplemented
-        return combine([(1, self), (1, as_dim(other))])
+        right = as_dim(other)
+        if not right.terms:
+            return self
+        return combine([(1, self), (1, right)]) if self.terms else right
 
     __radd__ = __add__
 
     def __sub__(self, other: Dim | int) -> Dim:
         if not isinstance(other, (Dim, int)):
             return NotImplemented
-        return combine([(1, self), (-1, as_dim(other))])
+        right = as_dim(other)
+        if not right.terms:
+            return self
+        return combine([(1, self), (-1, right)])
 
     def __rsub__(self, other: int) -> Dim:
         return as_dim(other) - self
@@ -336,23 +347,37 @@ def degree(monomial: Monomial) -> int:
     return sum(power for _, power in monomial)
 
 
-def order(monomial: Monomial) -> tuple[object, ...]:
+def order(monomial: Monomial) -> tuple[int, object]:
     """Falling degree, then names before other atoms, then text: one total order."""
-    return (-degree(monomial), tuple((atom.key, -power) for atom, power in monomial))
+    found = _ORDERS.get(monomial)
+    if found is None:
+        if len(_ORDERS) >= MAX_ORDERS:
+            _ORDERS.clear()
+        found = (-degree(monomial), tuple((atom.key, -power) for atom, power in monomial))
+        _ORDERS[monomial] = found
+    return found
+
+
+_ORDERS: dict[Monomial, tuple[int, object]] = {}
+
+
+def _term_order(term: Term) -> tuple[int, object]:
+    return order(term[0])
 
 
 def make(total: Mapping[Monomial, int]) -> Dim:
-    terms = [(monomial, c) for monomial, c in total.items() if c]
+    terms = [term for term in total.items() if term[1]]
     if not terms:
         return ZERO
-    if len(terms) > MAX_TERMS:
-        raise DimTooLarge("the dimension has too many terms")
     if len(terms) > 1:
-        terms.sort(key=lambda term: order(term[0]))
-    if degree(terms[0][0]) > MAX_DEGREE:
+        if len(terms) > MAX_TERMS:
+            raise DimTooLarge("the dimension has too many terms")
+        terms.sort(key=_term_order)
+    if order(terms[0][0])[0] < -MAX_DEGREE:
         raise DimTooLarge("the dimension has too high a degree")
-    if any(c.bit_length() > MAX_BITS for _, c in terms):
-        raise DimTooLarge("an integer in the dimension is too large")
+    for _, coefficient in terms:
+        if not -_LIMIT < coefficient < _LIMIT:
+            raise DimTooLarge("an integer in the dimension is too large")
     result = Dim(tuple(terms))
     if len(terms) > 8 and result.size > MAX_SIZE:
         raise DimTooLarge("the dimension is too long")
@@ -364,7 +389,11 @@ def combine(parts: Iterable[tuple[int, Dim]]) -> Dim:
     total: dict[Monomial, int] = {}
     for factor, dim in parts:
         for monomial, coefficient in dim.terms:
-            total[monomial] = total.get(monomial, 0) + factor * coefficient
+            known = total.get(monomial)
+            if known is None:
+                total[monomial] = factor * coefficient
+            else:
+                total[monomial] = known + factor * coefficient
     return make(total)
 
 
