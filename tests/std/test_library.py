@@ -9,7 +9,7 @@ import pytest
 
 from linnet.check import check_package
 from linnet.package import std_package
-from linnet.package.resolve import std_root
+from linnet.package.roots import std_root
 
 # The `where` clauses that each op may have, by the fact's text.
 ALLOWED = {

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from linnet.package.module import ModuleFile
     from linnet.package.open import open_package
     from linnet.package.package import Package
-    from linnet.package.resolve import resolve, std_package
+    from linnet.package.roots import resolve, std_package
 
 __all__ = [
     "Manifest",
@@ -32,8 +32,8 @@ _HOMES = {
     "ModuleFile": "module",
     "open_package": "open",
     "Package": "package",
-    "resolve": "resolve",
-    "std_package": "resolve",
+    "resolve": "roots",
+    "std_package": "roots",
 }
 
 

@@ -17,7 +17,7 @@ from linnet.package.manifest import (
     read_manifest,
 )
 from linnet.package.package import LIB, SUFFIX, Package
-from linnet.package.resolve import CRATE, std_package, std_root
+from linnet.package.roots import CRATE, std_package, std_root
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -17,7 +17,7 @@ from linnet.nest.pages.links import links_of
 from linnet.nest.pages.model_page import anchor_of, entry_diagrams, model_page
 from linnet.nest.pages.shown import Shown
 from linnet.nest.pages.source import source_html
-from linnet.package.resolve import std_package
+from linnet.package.roots import std_package
 from linnet.source import Source, Span
 
 ASSETS = Path(__file__).parent / "assets"
