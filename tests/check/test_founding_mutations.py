@@ -120,21 +120,35 @@ OTHERS = ["H", "Heads", "HeadDim", "KeyDim", "ValueDim", "Batch", "S", "T", "f32
 FILES = ["attention", "deltanet", "lib", "moe", "norm", "rope"]
 
 
-def test_any_word_changed(copy: Path) -> None:
-    """Most are refused; those that are not still check as programs. Nothing else happens."""
+# Seeded mutants that are still sound programs: nothing that a shape rests on has changed.
+BENIGN = {
+    ("lib", 244, "0", "HeadDim"),  # a clause that asks for more
+    ("lib", 249, "0", "KeyDim"),
+    ("lib", 170, "MaxSeq", "Heads"),  # a size that only this block's own state has
+    ("lib", 101, "SharedInner", "3"),
+    ("attention", 72, "HeadDim", "Heads"),  # a number, no dimension
+    ("attention", 72, "HeadDim", "3"),
+    ("rope", 6, "0", "3"),
+}
+
+
+def run_words(copy: Path, count: int) -> None:
     rng = random.Random(20)
-    refused = 0
-    tried = 30
-    for _ in range(tried):
+    for _ in range(count):
         file = rng.choice(FILES)
         lines = (copy / "src" / f"{file}.linnet").read_text(encoding="utf-8").split("\n")
-        line = rng.choice(
-            [i for i, text in enumerate(lines, 1) if WORD.search(text) and "//" not in text]
-        )
+        numbered = enumerate(lines, start=1)
+        line = rng.choice([i for i, text in numbered if WORD.search(text) and "//" not in text])
         old = rng.choice(WORD.findall(lines[line - 1]))
         new = rng.choice([other for other in OTHERS if other != old])
         checked = check_with(copy, file, line, old, new)
-        refused += not checked.ok
-        assert checked.ok == (checked.program is not None)
-    # The others change nothing that a shape depends on: an index into ranks, a dtype of its own.
-    assert refused >= tried * 0.8, refused
+        assert checked.ok == ((file, line, old, new) in BENIGN), (file, line, old, new)
+
+
+def test_any_word_changed(copy: Path) -> None:
+    run_words(copy, 25)
+
+
+@pytest.mark.fuzz
+def test_many_words_changed(copy: Path) -> None:
+    run_words(copy, 300)
