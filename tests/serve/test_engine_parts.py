@@ -65,21 +65,34 @@ def test_bf16_logits_and_rows_that_cannot_be_drawn():
 def test_a_chunk_takes_about_as_long_as_a_step():
     pace = Pace()
     assert pace.chunk(None) == pace.largest
-    assert pace.chunk(4) == pace.largest  # nothing is known of steps yet
-    pace.stepped(4, 0.030)
-    assert pace.chunk(4) == 16
-    for tokens in (16, 64, 256):
-        for _ in range(30):
-            pace.prefilled(tokens, 0.005 + 0.001 * tokens)
-    tokens = pace.chunk(4)
-    assert 0.6 * 0.030 <= 0.005 + 0.001 * tokens <= 0.030
-    assert pace.chunk(None) == pace.largest
+    assert pace.chunk(4) == pace.largest  # nothing is known yet
+    for tokens in (1, 16, 64, 256):
+        pace.learned(tokens, 0.005 + 0.001 * tokens)
+        pace.learned(tokens, 0.5)  # a slow run beside a quick one counts for nothing
+    assert pace.chunk_seconds(100) == pytest.approx(0.105)
+    assert pace.chunk_seconds(400) == pytest.approx(0.405)
     for _ in range(60):
         pace.stepped(4, 0.100)
-    assert 64 <= pace.chunk(4) <= 95
+    assert pace.chunk(4) == 75
+    assert pace.chunk(None) == pace.largest
+    for _ in range(60):  # the machine is half as fast: both take twice as long
+        pace.stepped(4, 0.200)
+        pace.prefilled(75, 0.160)
+    assert 70 <= pace.chunk(4) <= 80
     for _ in range(60):
         pace.stepped(4, 0.001)
-    assert pace.chunk(4) == 1, "a chunk never waits for ever"
+    assert pace.chunk(4) == 4, "a prompt never stands still"
+
+
+def test_tokens_that_cost_nothing_come_along():
+    """Where reading the weights is what takes the time, a chunk of one token helps nobody."""
+    pace = Pace()
+    for tokens, seconds in ((1, 0.020), (16, 0.022), (64, 0.050)):
+        pace.learned(tokens, seconds)
+    for _ in range(60):
+        pace.stepped(1, 0.020)
+        pace.prefilled(16, 0.044)  # and one busy hour does not end in single tokens
+    assert 16 <= pace.chunk(1) <= 30
 
 
 def test_one_slow_run_moves_little():

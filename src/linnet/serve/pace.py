@@ -1,17 +1,20 @@
 """How much of a prompt goes in between two steps.
 
 A stream that runs should wait at most about twice its usual time between tokens while a prompt
-comes in: so a chunk takes about as long as a step. Both are measured as they happen.
+comes in: so a chunk takes about as long as a step. How a chunk's time grows with its tokens is
+measured once, at start; how fast the machine is now, and how long steps take, as they happen.
+One factor stands for all sizes of chunks, so that an hour in which the machine is busy cannot
+leave a stale figure behind for a size that is then never tried again.
 """
 
 from __future__ import annotations
 
-from collections import deque
-
 LARGEST = 512
-GRAIN = 16
 # Part of the pause that a chunk is planned to fill: the rest is for what varies.
 FILL = 0.8
+# A chunk reads all weights however short it is; tokens that cost next to nothing more come along.
+FREE = 1.3
+LEAST = 4
 
 
 class Pace:
@@ -20,16 +23,24 @@ class Pace:
     def __init__(self, largest: int = LARGEST, fill: float = FILL):
         self.largest, self.fill = largest, fill
         self._steps: dict[int, float] = {}
-        self._chunks: dict[int, float] = {}
-        self._recent: deque[float] = deque(maxlen=64)
+        self._curve: dict[int, float] = {}
+        self._factor = 1.0
+
+    def learned(self, tokens: int, seconds: float) -> None:
+        """A chunk of so many tokens took so long at start; of several the quickest counts."""
+        self._curve[tokens] = min(seconds, self._curve.get(tokens, seconds))
 
     def stepped(self, size: int, seconds: float) -> None:
         """A step of `size` rows took so long, with all that goes with it."""
         self._steps[size] = _blend(self._steps.get(size), seconds)
 
     def prefilled(self, tokens: int, seconds: float) -> None:
-        key = _bucket(tokens)
-        self._chunks[key] = _blend(self._chunks.get(key), seconds)
+        """A chunk took so long."""
+        curve = self._at(tokens)
+        if curve is None:
+            self.learned(tokens, seconds)
+        else:
+            self._factor = _blend(self._factor, seconds / curve)
 
     def step_seconds(self, size: int) -> float | None:
         """The usual time of a step of `size` rows, from the nearest size known."""
@@ -39,46 +50,45 @@ class Pace:
         return self._steps[near]
 
     def chunk_seconds(self, tokens: int) -> float | None:
-        """A guess from measured chunks: between two sizes along the line, outside by share."""
-        known = sorted(self._chunks.items())
+        """What a chunk would take now."""
+        curve = self._at(tokens)
+        return None if curve is None else curve * self._factor
+
+    def _at(self, tokens: int) -> float | None:
+        """The curve: lines between what was measured, never falling; beyond, the last line."""
+        known = sorted(self._curve.items())
         if not known:
             return None
-        below = [k for k in known if k[0] <= tokens]
-        above = [k for k in known if k[0] > tokens]
-        if below and above:
-            (a, s), (b, t) = below[-1], above[0]
-            return s + (t - s) * (tokens - a) / (b - a)
-        if below:
-            a, s = below[-1]
-            return s * tokens / a
-        b, t = above[0]
-        return t * (0.1 + 0.9 * tokens / b)  # some of it does not shrink
+        most = 0.0
+        before: tuple[int, float] | None = None
+        slope = known[0][1] / known[0][0]
+        for size, seconds in known:
+            most = max(most, seconds)
+            if before is not None:
+                slope = (most - before[1]) / (size - before[0])
+            if tokens <= size:
+                return most if before is None else most - slope * (size - tokens)
+            before = (size, most)
+        assert before is not None
+        return before[1] + slope * (tokens - before[0])
 
     def chunk(self, size: int | None) -> int:
         """How many tokens the next chunk may have; `size` is the rows of the step beside which
         it runs, None where no stream waits."""
         step = None if size is None else self.step_seconds(size)
-        if step is None:
+        single = self.chunk_seconds(1)
+        if step is None or single is None:
             return self.largest
-        if not self._chunks:
-            return GRAIN
-        room = step * self.fill
-        best = 1
-        tokens = self.largest
-        while tokens >= 1:
-            guess = self.chunk_seconds(tokens)
-            if guess is not None and guess <= room:
-                best = tokens
-                break
-            tokens = tokens - GRAIN if tokens > GRAIN else tokens // 2
-        return max(1, best)
-
-
-def _bucket(tokens: int) -> int:
-    """Sizes told apart: powers of two and the middles between them."""
-    power = 1 << (tokens.bit_length() - 1)
-    middle = power + power // 2
-    return middle if tokens >= middle and power > 1 else power
+        room = max(step * self.fill, single * FREE)
+        low, high = min(LEAST, self.largest), self.largest
+        while low < high:  # the most tokens that fit the room
+            middle = (low + high + 1) // 2
+            seconds = self.chunk_seconds(middle)
+            if seconds is not None and seconds <= room:
+                low = middle
+            else:
+                high = middle - 1
+        return low
 
 
 def _blend(before: float | None, now: float) -> float:
