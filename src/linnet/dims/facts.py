@@ -23,6 +23,7 @@ class Facts:
         self.steps = steps
         self._theory: Theory | None = None
         self._proofs: dict[Fact, Proof] = {}
+        self._stated: set[tuple[str, Dim]] | None = None
 
     @property
     def theory(self) -> Theory:
@@ -41,16 +42,27 @@ class Facts:
     def holds(self, op: str, a: Dim | int, b: Dim | int) -> bool:
         """Whether `a op b` follows from the assumptions. False where that is not proven."""
         try:
-            left, right = as_dim(a), as_dim(b)
-            if op in ("==", "!="):
-                return self.theory.decide(op, left - right)
-            if op in ("<", ">"):
-                goal = right - left - 1 if op == "<" else left - right - 1
-            else:
-                goal = right - left if op == "<=" else left - right
-            return self.theory.decide(">=", goal)
+            op, goal = _goal(op, as_dim(a), as_dim(b))
+            return self._plain(op, goal) or self.theory.decide(op, goal)
         except DimTooLarge:
             return False
+
+    def _plain(self, op: str, goal: Dim) -> bool:
+        """Whether the goal is true by itself, or one of the assumptions as it stands: most are,
+        and need no theory."""
+        if op == ">=":
+            if goal.low is not None and goal.low >= 0:
+                return True
+        elif op == "==" and not goal.terms:
+            return True
+        if self._stated is None:
+            self._stated = set()
+            for fact in self.facts:
+                try:
+                    self._stated.add(_goal(fact.op, fact.left, fact.right))
+                except DimTooLarge:
+                    continue
+        return (op, goal) in self._stated
 
     def prove(self, fact: Fact) -> Proof:
         """Decide `fact`. Where it is not proven, sizes are searched that satisfy the assumptions
@@ -93,3 +105,12 @@ class Facts:
     def unused(self) -> list[Fact]:
         """Assumptions that could not be turned into a rule or an inequality."""
         return [fact for fact in self.facts if fact in self.theory.unused]
+
+
+def _goal(op: str, left: Dim, right: Dim) -> tuple[str, Dim]:
+    """`left op right` as `==`, `!=` or `>=` of one dimension and 0."""
+    if op in ("==", "!="):
+        return op, left - right
+    if op in ("<", ">"):
+        return ">=", right - left - 1 if op == "<" else left - right - 1
+    return ">=", right - left if op == "<=" else left - right
