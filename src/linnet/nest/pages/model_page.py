@@ -337,8 +337,8 @@ def parameters(shown: Shown) -> str:
 <input type="search" autocomplete="off" placeholder="mlp weight"></label>
 <output aria-live="polite"></output></div>
 <div class="scroll" tabindex="0"><table class="parameters" id="parameter-table"><thead><tr>
-<th>path</th><th>kind</th><th>shape</th><th>dtype</th><th>how many</th><th>bytes</th>
-<th>in the checkpoint</th></tr></thead><tbody>{"".join(rows)}</tbody></table></div>{note}"""
+<th>path, and tensor of the checkpoint</th><th>kind</th><th>shape</th><th>dtype</th>
+<th>how many</th><th>bytes</th></tr></thead><tbody>{"".join(rows)}</tbody></table></div>{note}"""
 
 
 def _row(shown: Shown, stored: Stored) -> str:
@@ -347,18 +347,15 @@ def _row(shown: Shown, stored: Stored) -> str:
     symbols = ", ".join(map(str, stored.shape))
     count = shown.elements(stored) * BITS[dtype] // 8
     found = shown.tensor_names(stored)
+    names = text(found[0]) if found is not None else "not bound"
     if stored.path in shown.tied:
-        names = f"tied: <code>{text(found[0] if found else '')}</code>"
-    elif found is not None:
-        names = f"<code>{text(found[0])}</code>"
-    else:
-        names = "" if stored.kind == "state" else "not bound"
+        names = f"tied to {names}"
+    below = "" if stored.kind == "state" else f'<span class="tensor">{names}</span>'
     path = text(stored.path).replace("*", '<span class="all">*</span>')
     return (
-        f'<tr class="{stored.kind}"><td><code>{path}</code></td><td>{stored.kind}</td>'
+        f'<tr class="{stored.kind}"><td><code>{path}</code>{below}</td><td>{stored.kind}</td>'
         f'<td title="[{text(symbols)}]">[{shape}]</td><td>{dtype}</td>'
-        f"<td>{stored.copies.evaluate(shown.sizes)}</td><td>{human_bytes(count)}</td>"
-        f"<td>{names}</td></tr>"
+        f"<td>{stored.copies.evaluate(shown.sizes)}</td><td>{human_bytes(count)}</td></tr>"
     )
 
 
