@@ -50,15 +50,15 @@ class Signature:
     ) -> tuple[list[Any], dict[str, int]]:
         """Carriers in order, and the entry's own dimensions."""
         keywords = dict(keywords)
+        for unknown in keywords:
+            if unknown not in self.names and unknown not in self.dims:
+                known = ", ".join(f"`{n}`" for n in [*self.names, *self.dims]) or "nothing"
+                raise InputError(f"`{self.name}` has no argument `{unknown}`; it takes {known}")
         given = self.assemble(args, keywords)
         dims: dict[str, int] = {}
         for name in self.dims:
             if name in keywords:
                 dims[name] = self.size(name, keywords.pop(name))
-        if keywords:
-            unknown = next(iter(keywords))
-            known = ", ".join(f"`{n}`" for n in [*self.names, *self.dims]) or "nothing"
-            raise InputError(f"`{self.name}` has no argument `{unknown}`; it takes {known}")
         values = [
             self.convert(name, type, value, dims)
             for name, type, value in zip(self.names, self.types, given, strict=True)

@@ -225,8 +225,10 @@ class FunctionEmitter:
     def report(self, op: ir.Op) -> None:
         for value in op.results:
             if value.name and isinstance(value.type, (TensorType, ScalarType)):
-                owner = "self" if self.instance.kind is not None else "None"
-                self.line(f"TRACE({owner}, {value.name!r}, {self.ref(value)})")
+                method = self.instance.kind is not None
+                name = value.name if method else f"{self.instance.source.name}.{value.name}"
+                owner = "self" if method else "None"
+                self.line(f"TRACE({owner}, {name!r}, {self.ref(value)})")
         if isinstance(op, ir.Call) and op.receiver:
             self.line(f"TRACE({self.receiver(op.receiver)}, None, {self.ref(op.result)})")
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 Env = dict[ir.Value, Any]
 Dims = dict[str, int]
-Watch = Callable[["Block | None", ir.Value, Any], None]
+Watch = Callable[["Block | None", str, Any], None]
 
 
 class Some:
@@ -51,7 +51,8 @@ class Some:
 
 
 class Evaluator:
-    """Runs instances of `bound`. `watch` sees (block, value, result) of every operation."""
+    """Runs instances of `bound`. `watch` sees (block, name, result) of every named value; a
+    value inside a free function is named after it too (`rope.turned`)."""
 
     def __init__(
         self, bound: Bound, device: torch.device | str = "cpu", watch: Watch | None = None
@@ -81,16 +82,20 @@ class Evaluator:
 
     def call(self, instance: Instance, block: Block | None, args: list[Any], dims: Dims) -> Any:
         env: Env = dict(zip(instance.body.params, args, strict=True))
-        return Frame(self, block, env, dims).region(instance.body)[0]
+        label = "" if instance.kind is not None else f"{instance.source.name}."
+        return Frame(self, block, env, dims, label).region(instance.body)[0]
 
 
 class Frame:
     """One call in progress: its values, its dimension bindings and its block."""
 
-    __slots__ = ("evaluator", "block", "env", "dims")
+    __slots__ = ("evaluator", "block", "env", "dims", "label")
 
-    def __init__(self, evaluator: Evaluator, block: Block | None, env: Env, dims: Dims):
+    def __init__(
+        self, evaluator: Evaluator, block: Block | None, env: Env, dims: Dims, label: str = ""
+    ):
         self.evaluator, self.block, self.env, self.dims = evaluator, block, env, dims
+        self.label = label
 
     def region(self, region: ir.Region, args: list[Any] | None = None) -> list[Any]:
         env = self.env
@@ -101,8 +106,8 @@ class Frame:
             results = self.step(op)
             for value, result in zip(op.results, results, strict=True):
                 env[value] = result
-                if watch is not None:
-                    watch(self.block, value, result)
+                if watch is not None and value.name:
+                    watch(self.block, f"{self.label}{value.name}", result)
         return [env[value] for value in region.results]
 
     def shape(self, type: Type) -> list[int]:

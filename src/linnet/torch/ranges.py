@@ -253,7 +253,8 @@ class _Frame:
                 for param in body.params[1:]:
                     self.env[param] = UNKNOWN
                 results = self.region(body, not runs)
-                return [UNKNOWN] * len(init) + [_flat(r) for r in results[len(init) :]]
+                stacked: list[Abstract] = [_flat(r) for r in results[len(init) :]]
+                return [UNKNOWN] * len(init) + stacked
             case ir.While(condition=condition, body=body):
                 self.region(condition, True)
                 self.region(body, True)

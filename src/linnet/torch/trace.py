@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from linnet.errors import InputError
-from linnet.ir import program as ir
 from linnet.torch.block import Block
 from linnet.torch.evaluate import Evaluator
 
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 class Trace:
     """`result` is the entry's; `values` maps a name to a tensor, in the order computed.
 
-    A `let` is called `groups.0.full.self_attn.gate` (the block's path and its name), a block's
-    result by the block's path. What is computed again (a loop, a second call) has `#2`, `#3` ….
+    A `let` is called `groups.0.full.self_attn.gate` (the block's path and its name), one of a
+    free function `rope.turned`, a block's result by the block's path. What is computed again (a loop, a second call) has `#2`, `#3` ….
     """
 
     result: Any
@@ -46,7 +45,8 @@ class _Recorder:
         path = self.paths.get(id(block), "") if block is not None else ""
         key = path if name is None else (f"{path}.{name}" if path else name)
         if self.names is not None:
-            matched = {key, name} & self.names
+            last = name.rpartition(".")[2] if name is not None else None
+            matched = {key, name, last} & self.names
             if not matched:
                 return
             self.found |= matched  # type: ignore[arg-type]
@@ -94,10 +94,6 @@ def run_traced(
 def _evaluate(
     model: Model, id: str, values: list[Any], dims: dict[str, int], recorder: _Recorder, target: Any
 ) -> Any:
-    def watch(block: Block | None, value: ir.Value, result: Any) -> None:
-        if value.name:
-            recorder(block, value.name, result)
-
     class Watched(Evaluator):
         def call(self, instance: Any, block: Block | None, args: list[Any], sizes: Any) -> Any:
             result = super().call(instance, block, args, sizes)
@@ -105,7 +101,7 @@ def _evaluate(
                 recorder(block, None, result)
             return result
 
-    evaluator = Watched(model.bound, model.device, watch)
+    evaluator = Watched(model.bound, model.device, recorder)
     args = [target.carrier(v, t) for v, t in zip(values, target.signature.types, strict=True)]
     try:
         return evaluator.call(model.bound.functions[id], model.root, args, dims)
