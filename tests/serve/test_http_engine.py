@@ -13,6 +13,7 @@ from http_fakes import NAME, Served, qwen_text, served, until
 from serve_models import plain
 
 from linnet.serve import Engine
+from linnet.serve.http.service import Limits
 
 openai = pytest.importorskip("openai")
 jsonschema = pytest.importorskip("jsonschema")
@@ -199,3 +200,25 @@ def test_the_engines_metrics_are_there(server: Served) -> None:
     text = server.ask("/metrics")[1].decode()
     for name in ("linnet_rows 4.0", "linnet_requests_running", "linnet_cache_bytes"):
         assert name in text
+
+
+def test_a_request_has_its_time(engine: Engine) -> None:
+    body = {"model": NAME, "prompt": "x", "max_tokens": 2000, "ignore_eos": True}
+    with served(engine, limits=Limits(timeout=0.2)) as server:
+        engine.drain, engine.close = lambda timeout=None: True, lambda: None  # it serves others
+        try:
+            status, found, _ = server.ask("/v1/completions", body)
+            assert status == 504 and found["error"]["code"] == "timeout"
+            with pytest.raises(openai.APIError, match="longer than it may"):
+                stream = server.client().completions.create(
+                    model=NAME, prompt="x", max_tokens=2000, stream=True,
+                    extra_body={"ignore_eos": True},
+                )  # fmt: skip
+                assert list(stream)
+            last = server.events()[-1]
+            assert last["code"] == "timeout" and last["prompt_tokens"] == 1
+            assert last["new_tokens"] > 0
+        finally:
+            server.server.stop()
+            server.thread.join(20)
+            del engine.drain, engine.close

@@ -43,8 +43,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     net.add_argument("--no-page", action="store_true", help="no chat page at /")
     net.add_argument(
-        "--served-model-name", metavar="NAME", nargs="+", help="names for MODEL in the API"
-    )
+        "--served-model-name", metavar="NAME", action="append",
+        help="what MODEL is called in the API; may repeat",
+    )  # fmt: skip
     load = parser.add_argument_group("loading")
     load.add_argument(
         "--weights", metavar="PATH", action="append",

@@ -60,7 +60,7 @@ async def chat_completions(service: Service, http: HttpRequest) -> Response:
 
     async def work() -> tuple[ChatCall, Run]:
         call = await service.in_thread(lambda: read_chat(service, body))
-        return call, await Run(service, engine, [call.request]).__aenter__()
+        return call, await Run(service, engine, [call.request], http).__aenter__()
 
     call, run = await while_listening(http, work())
     head = {

@@ -60,7 +60,7 @@ async def completions(service: Service, http: HttpRequest) -> Response:
 
     async def work() -> tuple[TextCall, Run]:
         call = await service.in_thread(lambda: read_completion(service, body))
-        return call, await Run(service, engine, call.requests).__aenter__()
+        return call, await Run(service, engine, call.requests, http).__aenter__()
 
     call, run = await while_listening(http, work())
     head = {

@@ -52,6 +52,14 @@ class Log:
             if not isinstance(error, Error):
                 frames = traceback.extract_tb(error.__traceback__)
                 shown["where"] = [f"{f.filename}:{f.lineno}" for f in frames[-4:]]
+        run = scope.get("state", {}).get("run")
+        if run is not None:
+            shown |= {
+                "prompt_tokens": run.prompt_tokens,
+                "cached_tokens": run.cached_tokens,
+                "new_tokens": run.new_tokens,
+                "reasons": run.reasons or None,
+            }
         client = scope.get("client") or ("", 0)
         self.event(
             "request", id=name, client=client[0], method=scope["method"], path=scope["path"],

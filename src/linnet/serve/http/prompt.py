@@ -13,6 +13,7 @@ from linnet.serve.http.formats import Thinking, ToolChoice
 from linnet.serve.reasoning import CLOSE, OPEN
 from linnet.serve.tool_grammar import style_of
 from linnet.serve.turns import stable_prefix
+from linnet.text.errors import TextError
 from linnet.text.open import TextModel
 from linnet.text.template import read_variables
 
@@ -94,7 +95,10 @@ def render(
         if style is None:
             raise bad("the model's chat template has no form for tools that is known", "tools")
         values["tools"] = list(choice.shown)
-    rendered = text.chat(messages, **values)
+    try:
+        rendered = text.chat(messages, **values)
+    except TextError as e:  # such as a template that wants the roles in another order
+        raise bad(str(e), "messages", "invalid_value") from None
     ids = text.tokenizer.encode(rendered)
     if not ids:
         raise bad("the messages render to an empty prompt", "messages")

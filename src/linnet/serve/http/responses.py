@@ -46,7 +46,7 @@ async def responses(service: Service, http: HttpRequest) -> Response:
 
     async def work() -> tuple[ResponseCall, Run]:
         call = await service.in_thread(lambda: read_response(service, body))
-        return call, await Run(service, engine, [call.chat.request]).__aenter__()
+        return call, await Run(service, engine, [call.chat.request], http).__aenter__()
 
     call, run = await while_listening(http, work())
     head = {

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 
-from linnet.serve.events import Done, Event, Failed, Finished
+from starlette.requests import Request as HttpRequest
+
+from linnet.serve.events import Delta, Done, Event, Failed, Finished, Prefilled
 from linnet.serve.handle import Handle
 from linnet.serve.http.errors import ApiError, api_error
 from linnet.serve.http.service import Decoder, Service
@@ -16,13 +18,18 @@ from linnet.serve.request import Request
 class Run:
     """Submits requests and gives their events, each with the number of its request:
 
-        async with Run(service, engine, requests) as run:
+        async with Run(service, engine, requests, http) as run:
             async for number, event in run: ...
 
     Leaving the block, for whatever reason, cancels what still runs. Raises ApiError where a
     request is refused or fails as a whole."""
 
-    def __init__(self, service: Service, engine: Decoder, requests: Sequence[Request]):
+    def __init__(
+        self, service: Service, engine: Decoder, requests: Sequence[Request], http: HttpRequest
+    ):
+        http.state.run = self  # for the log
+        self.prompt_tokens = self.cached_tokens = self.new_tokens = 0
+        self.reasons: list[str] = []
         self._service, self._engine, self._requests = service, engine, requests
         self._events: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
         self._handles: list[Handle] = []
@@ -82,6 +89,13 @@ class Run:
                         503, "the request was cancelled", code="cancelled",
                         headers={"Retry-After": "5"},
                     )  # fmt: skip
+                case Delta(tokens=tokens):
+                    self.new_tokens += len(tokens)
+                case Prefilled(prompt, cached):
+                    self.prompt_tokens += prompt
+                    self.cached_tokens += cached
+                case Finished(reason=reason):
+                    self.reasons.append(reason)
                 case Done():
                     self._open -= 1
             yield number, event
