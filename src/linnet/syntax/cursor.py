@@ -7,6 +7,7 @@ one has caused is not reported: one at the same token, or beside a bad character
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
@@ -35,6 +36,10 @@ STARTERS = STATEMENTS | MEMBERS | TOP
 AFTER_NAME = frozenset([":", "=", ",", ")", "(", "<", "[", "{", "in"])
 
 
+_SKIPPED = frozenset(["space", "comment"])
+_ASIDE = frozenset(["doc", "error"])
+
+
 class Recover(Exception):
     """A rule could not go on. What was wrong has been reported."""
 
@@ -61,28 +66,25 @@ class Cursor:
         self._load(tokens)
 
     def _load(self, tokens: list[Token]) -> None:
-        docs: list[str] = []
-        bad = False
-        for kind, text, start, end in tokens:
-            if kind == "space" or kind == "comment":
-                continue
-            if kind == "doc":
-                docs.append(doc_text(text))
-            elif kind == "error" and text[0] not in '0123456789"':
-                bad = True
-                self.cut = self.cut or text.startswith("/*")
-            else:
-                if docs:
-                    self.docs[len(self.texts)] = "\n".join(docs)
-                    docs = []
-                if bad:
-                    self.broken.add(len(self.texts))
-                bad = kind == "error" and text[0] == '"'  # it may have taken a bracket along
-                self.texts.append(text)
-                self.kinds.append(kind)
-                self.starts.append(start)
-                self.ends.append(end)
-        self.last = len(self.texts) - 1  # the position of the end token
+        told = [token for token in tokens if token[0] not in _SKIPPED]
+        read = [token for token in told if token[0] not in _ASIDE or _literal(token)]
+        self.kinds = [token[0] for token in read]
+        self.texts = [token[1] for token in read]
+        self.starts = [token[2] for token in read]
+        self.ends = [token[3] for token in read]
+        self.last = len(read) - 1  # the position of the end token
+        if len(read) < len(told) or "error" in self.kinds:
+            docs: dict[int, list[str]] = {}
+            for kind, text, start, end in told:
+                if kind == "doc":
+                    docs.setdefault(bisect_left(self.starts, end), []).append(doc_text(text))
+                elif kind == "error":
+                    if text[0] not in '0123456789"':
+                        self.broken.add(bisect_left(self.starts, end))
+                        self.cut = self.cut or text.startswith("/*")
+                    elif text[0] == '"':  # it may have taken a bracket along
+                        self.broken.add(bisect_left(self.starts, start) + 1)
+            self.docs = {at: "\n".join(lines) for at, lines in docs.items()}
 
     # --- Looking ----------------------------------------------------------------------
 
@@ -373,6 +375,11 @@ class Cursor:
             self.pos += 1
             if not owed:
                 return
+
+
+def _literal(token: Token) -> bool:
+    """Whether a bad token is a number or a string, which stands for an operand all the same."""
+    return token[0] == "error" and token[1][0] in '0123456789"'
 
 
 def doc_text(text: str) -> str:
