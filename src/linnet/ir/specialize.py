@@ -21,6 +21,7 @@ from linnet.ir.types import (
     CONSTRAINTS,
     BlockRef,
     GenericArg,
+    OptionalType,
     Substitution,
     Type,
     shape_of,
@@ -214,6 +215,8 @@ class _Maker:
         if not isinstance(member.type, BlockRef):
             here = not member.optional or member.name in present
             type = bind_type(member.type, bindings, where)
+            if here and isinstance(type, OptionalType):
+                type = type.inner
             return KindMember(member.name, member.kind, type, present=here)
         inside = [p.removeprefix(f"{member.name}.") for p in present
                   if p.startswith(f"{member.name}.")]  # fmt: skip

@@ -229,7 +229,7 @@ def save_model(model: Model, folder: StrPath, shard_bytes: int = 5_000_000_000) 
             if seen.get(id(held)) == tensor_name:
                 continue
             seen[id(held)] = tensor_name
-            dtype = member.type.dtype
+            dtype = member.dtype
             yield tensor_name, dtype, tuple(held.shape), _raw(held, dtype)
 
     return save(Path(folder), items(), shard_bytes=shard_bytes)

@@ -56,7 +56,7 @@ class State(MutableMapping[str, Tensor]):
                 f"state `{path}`: expected shape {list(held.shape)}, found {list(value.shape)}"
             )
         with torch.no_grad():
-            held.copy_(dtypes.to_carrier(value, member.type.dtype))
+            held.copy_(dtypes.to_carrier(value, member.dtype))
 
     def __delitem__(self, path: str) -> None:
         raise TypeError("a model's states cannot be removed; reset_state() zeroes them")
@@ -264,7 +264,7 @@ class Model:
         block, name, member = self._params[path]
         if self.trainable and tensor.is_floating_point() and member.kind == "param":
             tensor.requires_grad_(True)
-        setattr(block, name, dtypes.to_carrier(tensor, member.type.dtype))
+        setattr(block, name, dtypes.to_carrier(tensor, member.dtype))
 
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
         """(path, live tensor) of every param and buffer; a tied tensor under its first path."""
@@ -280,7 +280,7 @@ class Model:
     def state_dict(self) -> dict[str, Tensor]:
         """Every param and buffer by its Linnet path; the live tensors."""
         return {
-            path: dtypes.from_carrier(getattr(block, name), member.type.dtype)
+            path: dtypes.from_carrier(getattr(block, name), member.dtype)
             for path, (block, name, member) in self._params.items()
         }
 
@@ -296,7 +296,7 @@ class Model:
                     f"`{path}`: expected shape {list(held.shape)}, found {list(tensor.shape)}"
                 )
             with torch.no_grad():
-                held.copy_(dtypes.to_carrier(tensor, member.type.dtype))
+                held.copy_(dtypes.to_carrier(tensor, member.dtype))
 
     # --- States -----------------------------------------------------------------
 
@@ -311,12 +311,12 @@ class Model:
         made: list[tuple[Block, str, Tensor]] = []
         for path, (block, name, member) in self._states.items():
             shape = [dim.constant for dim in getattr(member.type, "shape", ())]
-            dtype = dtypes.CARRIER[member.type.dtype]
+            dtype = dtypes.CARRIER[member.dtype]
             try:
                 made.append((block, name, torch.zeros(shape, dtype=dtype, device=self.device)))
             except RuntimeError as error:
                 raise BackendError(
-                    f"state `{path}` {shape} of {member.type.dtype} does not fit the memory "
+                    f"state `{path}` {shape} of {member.dtype} does not fit the memory "
                     f"of {self.device}: bind a smaller Batch or MaxSeq"
                 ) from error
         for block, name, tensor in made:
@@ -331,7 +331,7 @@ class Model:
         for path, (_, _, member) in self._states.items():
             shape = [dim.constant for dim in getattr(member.type, "shape", ())]
             held = tensors.get(path)
-            dtype = dtypes.CARRIER[member.type.dtype]
+            dtype = dtypes.CARRIER[member.dtype]
             if held is None or list(held.shape) != shape or held.dtype != dtype:
                 found = "nothing" if held is None else f"{list(held.shape)} of {held.dtype}"
                 raise InputError(f"state `{path}`: expected {shape} of {dtype}, found {found}")
