@@ -387,8 +387,13 @@ def _let_name(span: Span | None) -> str | None:
     what it was cast or cut from."""
     if span is None:
         return None
-    found = _LET.search(span.source.text, max(0, span.start - 200), span.start)
-    return found[1] if found else None
+    text = span.source.text
+    found = _LET.search(text, max(0, span.start - 200), span.start)
+    if found is None:
+        return None
+    # What goes on after it is part of a larger expression.
+    after = text[span.end : span.end + 200].lstrip()[:1]
+    return None if after and after in "+-*/%<>=!&|^.[(" else found[1]
 
 
 def _text(span: Span | None) -> str:

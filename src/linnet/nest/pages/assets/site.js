@@ -239,7 +239,7 @@ function choice(label, options, chosen, change) {
   return make("label", {}, label, select);
 }
 
-const LABELS = { Batch: "Batch (rows kept)", MaxSeq: "Context (MaxSeq)", S: "Tokens in the call (S)", B: "Sequences in the call (B)", M: "Prompts in the call (M)" };
+const LABELS = { Batch: "Batch (rows kept)", MaxSeq: "Context (MaxSeq)", S: "Tokens in the call (S)", B: "Batch of the call (B)", M: "Prompts in the call (M)" };
 
 function buildControls() {
   const box = $("#controls");
