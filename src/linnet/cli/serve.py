@@ -15,6 +15,7 @@ from linnet.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from linnet.serve.embedder import Embedder
     from linnet.serve.engine import Engine
 
 HELP = """Serve a model through OpenAI's API, to many clients at once, with a chat page at /.
@@ -119,22 +120,29 @@ def run(args: argparse.Namespace) -> int:
 
 def _loader(
     args: argparse.Namespace, generics: dict[str, Any], name: str, observer: Any
-) -> Callable[[Callable[[str], None]], Engine]:
-    def load(progress: Callable[[str], None]) -> Engine:
+) -> Callable[[Callable[[str], None]], Engine | Embedder]:
+    weights = args.weights
+    common: dict[str, Any] = {
+        "weights": weights[0] if weights and len(weights) == 1 else weights,
+        "tokenizer": args.tokenizer,
+        "root": args.root,
+        "generics": generics,
+        "device": args.device,
+        "numerics": args.numerics,
+        "quantize": args.quantize,
+    }
+
+    def load(progress: Callable[[str], None]) -> Engine | Embedder:
+        from linnet.serve.embedder import is_encoder, open_embedder
         from linnet.serve.open import open_engine
 
-        weights = args.weights
+        progress(f"checking {args.model}")
+        if is_encoder(args.model, args.root):
+            return open_embedder(args.model, progress=progress, **common)
         engine = open_engine(
             args.model,
-            weights=weights[0] if weights and len(weights) == 1 else weights,
-            tokenizer=args.tokenizer,
-            root=args.root,
-            generics=generics,
             rows=args.batch,
             max_seq=args.max_seq,
-            device=args.device,
-            numerics=args.numerics,
-            quantize=args.quantize,
             snapshot_bytes=None if args.cache_size is None else int(args.cache_size * (1 << 20)),
             snapshot_folder=args.cache_folder,
             max_waiting=args.max_waiting,
@@ -142,6 +150,7 @@ def _loader(
             name=name,
             observer=observer,
             progress=progress,
+            **common,
         )
         progress("compiling and measuring")
         engine.start()

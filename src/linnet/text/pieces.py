@@ -37,8 +37,8 @@ class Pieces:
 def read_decoder(decoder: dict[str, Any] | None, where: str) -> Pieces:
     """The pieces of a decoder as `tokenizer.json` states it.
 
-    Knows ByteLevel, Metaspace, ByteFallback, Replace of a string, Fuse, Strip, and sequences of
-    them: what language models use. Raises `TextError` for any other.
+    Knows ByteLevel, WordPiece, Metaspace, ByteFallback, Replace of a string, Fuse, Strip, and
+    sequences of them: what language models use. Raises `TextError` for any other.
     """
     steps: list[Callable[[str | bytes], str | bytes]] = []
     strip = 0
@@ -48,6 +48,9 @@ def read_decoder(decoder: dict[str, Any] | None, where: str) -> Pieces:
             steps.append(_byte_level())
         elif kind == "ByteFallback":
             steps.append(_byte_fallback)
+        elif kind == "WordPiece":
+            steps.append(_word_piece(d.get("prefix", "##"), bool(d.get("cleanup", True))))
+            strip += 1
         elif kind == "Metaspace":
             steps.append(_replace(d.get("replacement", "▁"), " "))
             strip += d.get("prepend_scheme", "always") != "never"
@@ -57,8 +60,8 @@ def read_decoder(decoder: dict[str, Any] | None, where: str) -> Pieces:
             strip += int(d.get("start", 0))
         elif kind != "Fuse":  # fusing is what joining bytes does
             raise TextError(
-                f"{where}: the tokenizer's decoder is {kind!r}; expected ByteLevel, Metaspace, "
-                "ByteFallback, Replace, Fuse, Strip or a sequence of them"
+                f"{where}: the tokenizer's decoder is {kind!r}; expected ByteLevel, WordPiece, "
+                "Metaspace, ByteFallback, Replace, Fuse, Strip or a sequence of them"
             )
 
     def piece(token: str) -> bytes:
@@ -98,6 +101,27 @@ def _byte_fallback(token: str | bytes) -> str | bytes:
         except ValueError:
             return token
     return token
+
+
+# What `tokenizers` does to each word of a WordPiece text where it cleans up, in this order.
+_CLEANED = (
+    (" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"),
+    (" 'm", "'m"), (" do not", " don't"), (" 's", "'s"), (" 've", "'ve"), (" 're", "'re"),
+)  # fmt: skip
+
+
+def _word_piece(prefix: str, cleanup: bool) -> Callable[[str | bytes], str | bytes]:
+    """`##ing` goes on with a word; other tokens begin one, after a space (BERT)."""
+
+    def step(token: str | bytes) -> str | bytes:
+        if isinstance(token, bytes):
+            return token
+        text = token[len(prefix) :] if token.startswith(prefix) else f" {token}"
+        for old, new in _CLEANED if cleanup else ():
+            text = text.replace(old, new)
+        return text
+
+    return step
 
 
 def _replace(old: str, new: str) -> Callable[[str | bytes], str | bytes]:

@@ -197,7 +197,11 @@ def _read_backend(path: Path) -> tokenizers.Tokenizer:
     if not path.is_file():
         raise TextError(f"{path}: no such file; expected the model's tokenizer.json")
     try:
-        return tokenizers.Tokenizer.from_file(str(path))
+        backend = tokenizers.Tokenizer.from_file(str(path))
+        # Some files ask for batches of one length; a text is never cut or filled up in silence.
+        backend.no_truncation()
+        backend.no_padding()
+        return backend
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as e:  # a panic of the Rust library is no Exception

@@ -1,0 +1,102 @@
+"""Encoder models: texts to vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from linnet.errors import BackendError, InputError
+
+if TYPE_CHECKING:
+    from linnet.text.open import TextModel
+
+ENTRY = "embed"
+_BATCH = 32
+# The generic that bounds the length of an input, where a model has learned positions.
+_POSITIONS = "Positions"
+_CONTEXT = 8192
+
+
+class Embedder:
+    """A loaded encoder with the entry `embed(tokens [B, S] i32, lengths [B] i32) -> [B, D]`, whose
+    sequence `b` is the first `lengths[b]` tokens. Raises BackendError for another model."""
+
+    def __init__(self, model: Any, text: TextModel):
+        if ENTRY not in model.entries:
+            raise BackendError(f"the model has no entry `{ENTRY}`, so it gives no embeddings")
+        self.model, self.text = model, text
+        bound = model.generics.get(_POSITIONS)
+        self.context = bound if isinstance(bound, int) else _CONTEXT
+
+    def embed(self, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
+        """One vector for each input of token ids, in the order given. Raises InputError."""
+        import torch
+
+        for i, ids in enumerate(inputs):
+            if not 0 < len(ids) <= self.context:
+                raise InputError(f"input[{i}] has {len(ids)} tokens; expected 1 to {self.context}")
+        # Inputs of like length together: the rest of a row is computed for nothing.
+        order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))
+        found: list[list[float]] = [[] for _ in inputs]
+        for start in range(0, len(order), _BATCH):
+            some = order[start : start + _BATCH]
+            lengths = torch.tensor([len(inputs[i]) for i in some])
+            tokens = torch.zeros(len(some), int(lengths.max()), dtype=torch.long)
+            for row, i in enumerate(some):
+                tokens[row, : len(inputs[i])] = torch.tensor(inputs[i])
+            with torch.inference_mode():
+                vectors = self.model.embed(tokens, lengths).float().cpu().tolist()
+            for i, vector in zip(some, vectors):
+                found[i] = vector
+        return found
+
+
+def is_encoder(model: str | Path, root: str | None = None) -> bool:
+    """Whether a model gives embeddings and does not decode. Raises `linnet.Error`."""
+    from linnet.check.path import check_path
+    from linnet.ir.manifest import root_block
+    from linnet.nest.card import has_card, read_card
+    from linnet.nest.zoo import find_model
+
+    path = find_model(model if isinstance(model, str) else Path(model))
+    card = read_card(path) if path.is_dir() and has_card(path) else None
+    program = check_path(path)
+    entries = program.entries(root_block(program, root or (card.root if card else None)))
+    return ENTRY in entries and "decode_rows" not in entries
+
+
+def open_embedder(
+    model: str | Path,
+    *,
+    weights: Any = None,
+    tokenizer: str | Path | None = None,
+    root: str | None = None,
+    generics: Mapping[str, int | str] | None = None,
+    device: str = "cpu",
+    numerics: str = "fast",
+    quantize: str | None = None,
+    progress: Callable[[str], None] = lambda line: None,
+) -> Embedder:
+    """Loads an encoder; arguments as of `open_engine`. Raises `linnet.Error`."""
+    from linnet.nest.card import has_card, read_card
+    from linnet.nest.zoo import find_model
+    from linnet.serve.open import _text, _weights
+    from linnet.torch.load import load
+
+    path = find_model(model if isinstance(model, str) else Path(model))
+    card = read_card(path) if path.is_dir() and has_card(path) else None
+    random = weights == "random"
+    given = _weights(path, card, weights)
+    text = _text(path, card, given, tokenizer)
+    progress("loading weights")
+    loaded = load(
+        path,
+        root=root,
+        weights="random" if random else given,
+        generics=dict(generics or {}),
+        device=device,
+        numerics=numerics,
+        quantize=quantize,
+    )
+    return Embedder(loaded, text)
