@@ -73,7 +73,7 @@ def strides(mem: Mem, *axes: int) -> str:
 
 def shared(e: Emitter, n: Dim, width: Dim) -> tuple[str, Buffer]:
     """Memory for `n` rows of `width` as bytes with scales, should the weight be packed."""
-    each = (width + 63) // 64 * 160 + 64
+    each = (width + 63) // 64 * 192 + 640
     buffer = e.buffer("u8", n * (each + 32) + 128)
     return buffer.name, buffer
 
@@ -139,7 +139,7 @@ def experts(e: Emitter, f: Frame, op: ir.Call, callee: Instance, bind: dict[str,
     rows, k = chosen.shape
     made = e.new((rows, k, out), kind)
     room = e.buffer(
-        "u8", (slots + count + 1) * 4 + 64 + slots * ((width + 63) // 64 * 160 + 128) + 256
+        "u8", (slots + count + 1) * 4 + 64 + slots * ((width + 63) // 64 * 192 + 704) + 256
     )
     reads = [x.buffer, weight.buffer, chosen.buffer]
     hazard = e.step(reads, [made.buffer, room])
@@ -201,8 +201,8 @@ def attention(e: Emitter, f: Frame, op: ir.Call, callee: Instance, bind: dict[st
     e.line(
         f"k_attention(c, {hazard}, {TYPES[dtype]}, {pointer(q)}, {strides(q, 0, 1, 2)},"
         f" {pointer(k)}, {strides(k, 0, 1, 2)}, {pointer(v)}, {strides(v, 0, 1, 2)},"
-        f" {pointer(made)}, {strides(made, 0, 1, 2)}, {c_dim(batch)}, {c_dim(heads)}, {c_dim(kv)}, {c_dim(queries)},"
-        f" {c_dim(keys)}, {c_dim(dim)}, {scale.text}, {mask}, {at}, {rows}, {wide},"
+        f" {pointer(made)}, {strides(made, 0, 1, 2)}, {c_dim(batch)}, {c_dim(heads)}, {c_dim(kv)},"
+        f" {c_dim(queries)}, {c_dim(keys)}, {c_dim(dim)}, {scale.text}, {mask}, {at}, {rows}, {wide},"
         f" {seen}, {seen_batch});"
     )
     e.note(op, callee, "k_attention", dtype)

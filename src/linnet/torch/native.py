@@ -126,10 +126,24 @@ class Native:
         return _folded(entry.instance.result, iter(results))
 
     def _bind(self, module: NativeModule) -> bool:
+        """Give the module the addresses that changed since the last call.
+
+        A parameter held packed is an object whose `packed` is (kind, data, scale, zero, group):
+        the format's name, tensors or None, and the elements of a group.
+        """
         model = self.model
-        for table, known in ((model._params, self._params), (model._states, self._params)):
+        known = self._params
+        for table in (model._params, model._states):
             for path, (block, name, _) in table.items():
-                held: Tensor | None = getattr(block, name)
+                held: Any = getattr(block, name)
+                packed = getattr(held, "packed", None)
+                if packed is not None:
+                    kind, data, scale, zero, group = packed
+                    if known.get(path) != data.data_ptr():
+                        parts = (t.data_ptr() if t is not None else 0 for t in (scale, zero))
+                        module.bind(path, data.data_ptr(), kind, *parts, group)
+                        known[path] = data.data_ptr()
+                    continue
                 address = held.data_ptr() if held is not None else 0
                 if known.get(path) != address:
                     if held is not None and not held.is_contiguous():

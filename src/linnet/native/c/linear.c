@@ -49,7 +49,7 @@ static void block(ctx *c, const weight *w, int type, const void *const *rows, co
                   const void *bias, char *memory) {
     float part[MOST(TILE_ROWS, PACKED_ROWS) * TILE_OUTS];
     const int packed = w->kind != DENSE, tile = packed ? PACKED_ROWS : TILE_ROWS;
-    const int centre = centre_of(w);
+    const int centre = centre_of(w), wide = wide_of(w, in);
     unpacked panel[OUT_BLOCK];
     int single = packed && n == 1;
     if (packed && !single) {
@@ -70,9 +70,9 @@ static void block(ctx *c, const weight *w, int type, const void *const *rows, co
                         panel[j] = unpacked_at(memory + j * unpacked_bytes(in), in);
                         unpack(w, base + o + j, in, &panel[j]);
                     }
-                    packed_dot(1, outs, quant, panel, centre, in, part);
+                    packed_dot(1, outs, quant, panel, centre, wide, in, part);
                 } else if (!single) {
-                    packed_dot(count, outs, quant + r, panel + (o - lo), centre, in, part);
+                    packed_dot(count, outs, quant + r, panel + (o - lo), centre, wide, in, part);
                 }
             } else if (type == T_BF16)
                 dot_bf16(count, outs, (const bf16 *const *)rows + r, (const bf16 *)w->data + at, in, in, part);
@@ -99,16 +99,15 @@ static void block(ctx *c, const weight *w, int type, const void *const *rows, co
 }
 
 // Bytes that `shared` must have for `n` rows of `in` elements: the rows as 8-bit integers.
-static packed_row *quantize_all(ctx *c, int type, const void *x, long ldx, long n, long in, char *shared,
-                                long lo, long hi) {
+static packed_row *quantize_all(const weight *w, int type, const void *x, long ldx, long n, long in,
+                                char *shared, long lo, long hi) {
     packed_row *rows = (packed_row *)shared;
     char *memory = shared + (n * sizeof(packed_row) + 63) / 64 * 64;
     size_t each = packed_row_bytes(in);
     for (long r = lo; r < hi; r++) {
         rows[r] = packed_row_at(memory + r * each, in);
-        quantize_row(&rows[r], x, type, r * ldx, in);
+        quantize_row(&rows[r], x, type, r * ldx, in, wide_of(w, in) ? 128 : 32);
     }
-    (void)c;
     return rows;
 }
 
@@ -121,7 +120,7 @@ void k_linear(ctx *c, int hazard, const weight *w, int type, const void *x, long
     const int parallel = (w->kind != DENSE && many) || (double)n * in * out > 60000.0;
     if (w->kind != DENSE && many) {
         step_begin(c, hazard, 1);
-        quant = quantize_all(c, type, x, ldx, n, in, shared, n * c->thread / c->threads,
+        quant = quantize_all(w, type, x, ldx, n, in, shared, n * c->thread / c->threads,
                              n * (c->thread + 1) / c->threads);
         step_begin(c, 1, 1);
     } else {
@@ -134,7 +133,7 @@ void k_linear(ctx *c, int hazard, const weight *w, int type, const void *x, long
     const void **rows = (const void **)own;
     long *dest = (long *)(own + ROW_BLOCK * 8);
     char *memory = own + (ROW_BLOCK * 16 + few + 511) / 64 * 64;
-    if (w->kind != DENSE && !many) quant = quantize_all(c, type, x, ldx, n, in, own + ROW_BLOCK * 16 + 64, 0, n);
+    if (w->kind != DENSE && !many) quant = quantize_all(w, type, x, ldx, n, in, own + ROW_BLOCK * 16 + 64, 0, n);
     long piece = (out / (8 * c->threads) + TILE_OUTS) / TILE_OUTS * TILE_OUTS;
     piece = LEAST(piece, OUT_BLOCK);
     long out_blocks = (out + piece - 1) / piece, row_blocks = (n + ROW_BLOCK - 1) / ROW_BLOCK;
@@ -175,7 +174,7 @@ void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, lon
         start[0] = 0;
     }
     if (w->kind != DENSE)
-        quant = quantize_all(c, type, x, ldx, xrows, in, room, parallel ? xrows * c->thread / c->threads : 0,
+        quant = quantize_all(w, type, x, ldx, xrows, in, room, parallel ? xrows * c->thread / c->threads : 0,
                              parallel ? xrows * (c->thread + 1) / c->threads : xrows);
     if (parallel) step_begin(c, 1, 1);
     atomic_long *next = parallel ? work_counter(c) : NULL;

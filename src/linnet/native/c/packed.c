@@ -1,29 +1,38 @@
 #include "packed.h"
 #include "dot.h"
 
-void quantize_row(packed_row *row, const void *x, int type, long at, long in) {
+#if defined(__AVX512VNNI__) && !defined(LINNET_NO_BF16)
+#define HAVE_VNNI 1
+#define SPREAD(v) _mm512_permutexvar_ps(spread, _mm512_castps128_ps512(_mm_loadu_ps(v)))
+#define SPREAD_INDEX _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0)
+#endif
+
+void quantize_row(packed_row *row, const void *x, int type, long at, long in, int group) {
     long n = packed_length(in);
-    for (long g = 0; g < n; g += 32) {
-        float v[32];
-        long count = in - g < 32 ? (in - g < 0 ? 0 : in - g) : 32;
-        for (long i = 0; i < 32; i++) v[i] = 0;
+    for (long g = 0; g < n; g += group) {
+        float v[128];
+        long count = in - g < 0 ? 0 : LEAST(in - g, group);
+        const long size = LEAST(group, n - g);
         if (type == T_BF16) for (long i = 0; i < count; i++) v[i] = from_bf16(((const bf16 *)x)[at + g + i]);
         else if (type == T_F32) for (long i = 0; i < count; i++) v[i] = ((const float *)x)[at + g + i];
         else for (long i = 0; i < count; i++) v[i] = (float)((const f16 *)x)[at + g + i];
+        for (long i = count; i < size; i++) v[i] = 0;
         float most = 0;
-        for (int i = 0; i < 32; i++) most = MOST(most, fabsf(v[i]));
+#pragma omp simd reduction(max : most)
+        for (long i = 0; i < size; i++) most = MOST(most, fabsf(v[i]));
         float scale = most / 127.0f, inverse = most > 0 ? 127.0f / most : 0;
-        int sum[2] = {0, 0};
-        for (int i = 0; i < 32; i++) {
-            int q = (int)rintf(v[i] * inverse);
-            row->q[g + i] = (int8_t)q;
-            sum[i >> 4] += q;
+        int8_t *restrict q = row->q + g;
+        // Adding and taking off 1.5 * 2^23 rounds to the nearest integer.
+        for (long i = 0; i < size; i++) q[i] = (int8_t)(int)((v[i] * inverse + 12582912.0f) - 12582912.0f);
+        int32_t *restrict four = row->four + g / 4;
+        for (long i = 0; i < size / 4; i++) four[i] = -(q[4 * i] + q[4 * i + 1] + q[4 * i + 2] + q[4 * i + 3]);
+        for (long i = 0; i < size / 16; i++) {
+            int sum = four[4 * i] + four[4 * i + 1] + four[4 * i + 2] + four[4 * i + 3];
+            row->scale[g / 16 + i] = scale;
+            row->sum[g / 16 + i] = -scale * (float)sum;
         }
-        for (int i = 0; i < 8; i++)
-            row->four[g / 4 + i] = -(row->q[g + 4 * i] + row->q[g + 4 * i + 1] + row->q[g + 4 * i + 2] + row->q[g + 4 * i + 3]);
-        row->scale[g / 16] = row->scale[g / 16 + 1] = scale;
-        row->sum[g / 16] = scale * sum[0];
-        row->sum[g / 16 + 1] = scale * sum[1];
+        if (group == 128)
+            for (int i = 0; i < 16; i++) row->pair[g / 8 + i] = four[i] + four[16 + i];
     }
 }
 
@@ -47,6 +56,26 @@ static void k4_scale(const uint8_t *s, int j, int *scale, int *least) {
 
 // Formats: INT8 and INT4 as native/packed layouts state them; the others are GGUF's blocks.
 void unpack(const weight *w, long row, long in, unpacked *to) {
+#ifdef HAVE_VNNI
+    if (wide_of(w, in)) { // bytes, and a scale for each group
+        memcpy(to->scale, (const float *)w->scale + row * (in / 128), in / 128 * 4);
+        if (w->kind == INT8) {
+            const __m512i flip = _mm512_set1_epi8((char)0x80);
+            const int8_t *p = (const int8_t *)w->data + row * in;
+            for (long i = 0; i < in; i += 64)
+                _mm512_storeu_si512(to->u + i, _mm512_xor_si512(_mm512_loadu_si512(p + i), flip));
+        } else {
+            const __m512i low = _mm512_set1_epi8(15);
+            const uint8_t *p = (const uint8_t *)w->data + row * (in / 2);
+            for (long i = 0; i < in; i += 128) {
+                __m512i v = _mm512_loadu_si512(p + i / 2);
+                _mm512_storeu_si512(to->u + i, _mm512_and_si512(v, low));
+                _mm512_storeu_si512(to->u + i + 64, _mm512_and_si512(_mm512_srli_epi16(v, 4), low));
+            }
+        }
+        return;
+    }
+#endif
     uint8_t *restrict u = to->u;
     float *restrict s = to->scale, *restrict z = to->offset;
     long g = w->group;
@@ -149,15 +178,18 @@ void unpack_row(const weight *w, long row, long in, float *to) {
     char *memory = malloc(unpacked_bytes(in));
     unpacked part = unpacked_at(memory, in);
     unpack(w, row, in, &part);
+#ifdef HAVE_VNNI
+    if (wide_of(w, in)) {
+        const float centre = w->kind == INT8 ? 128.0f : 8.0f;
+        for (long i = 0; i < in; i++) to[i] = part.scale[i / 128] * ((float)part.u[i] - centre);
+        free(memory);
+        return;
+    }
+#endif
     for (long i = 0; i < in; i++) to[i] = part.scale[i / 16] * part.u[i] - part.offset[i / 16];
     free(memory);
 }
 
-#if defined(__AVX512VNNI__) && !defined(LINNET_NO_BF16)
-#define HAVE_VNNI 1
-#define SPREAD(v) _mm512_permutexvar_ps(spread, _mm512_castps128_ps512(_mm_loadu_ps(v)))
-#define SPREAD_INDEX _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0)
-#endif
 
 static inline __attribute__((always_inline)) float offsets(const float *a, const float *b, long n) {
     v16 acc = {0};
@@ -222,20 +254,78 @@ static inline __attribute__((always_inline)) void packed_tile(
             for (int o = 0; o < outs; o++) y[r * TILE_OUTS + o] -= offsets(w[o].offset, x[r].sum, n / 16);
 }
 
-#define ROWS_OF(centre)                                                              \
-    switch (rows) {                                                                  \
-    case 1: packed_tile(1, TILE_OUTS, x, w, centre, in, y); break;                   \
-    case 2: packed_tile(2, TILE_OUTS, x, w, centre, in, y); break;                   \
-    case 3: packed_tile(3, TILE_OUTS, x, w, centre, in, y); break;                   \
-    default: packed_tile(4, TILE_OUTS, x, w, centre, in, y);                         \
+#ifdef HAVE_VNNI
+// Groups of 128 on both sides: one scaled sum for every 128 elements.
+static inline __attribute__((always_inline)) void wide_tile(
+    const int rows, const packed_row *x, const unpacked *w, const int centre, long in, float *y) {
+    long groups = in / 128;
+    v16 acc[PACKED_ROWS][TILE_OUTS];
+    float scale[PACKED_ROWS][TILE_OUTS][16];
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 8
+        for (int o = 0; o < TILE_OUTS; o++) acc[r][o] = (v16){0};
+    for (long g0 = 0; g0 < groups; g0 += 16) {
+        const long count = LEAST(16, groups - g0);
+        for (int r = 0; r < rows; r++)
+            for (int o = 0; o < TILE_OUTS; o++)
+                for (long g = 0; g < count; g++)
+                    scale[r][o][g] = w[o].scale[g0 + g] * x[r].scale[(g0 + g) * 8];
+        for (long g = 0; g < count; g++) {
+            const long i = (g0 + g) * 128;
+            __m512i start[PACKED_ROWS];
+#pragma GCC unroll 8
+            for (int r = 0; r < rows; r++)
+                start[r] = _mm512_slli_epi32(_mm512_loadu_si512(x[r].pair + i / 8), centre);
+#pragma GCC unroll 8
+            for (int o = 0; o < TILE_OUTS; o++) {
+                __m512i w0 = _mm512_loadu_si512(w[o].u + i), w1 = _mm512_loadu_si512(w[o].u + i + 64);
+#pragma GCC unroll 8
+                for (int r = 0; r < rows; r++) {
+                    __m512i d = _mm512_dpbusd_epi32(start[r], w0, _mm512_loadu_si512(x[r].q + i));
+                    d = _mm512_dpbusd_epi32(d, w1, _mm512_loadu_si512(x[r].q + i + 64));
+                    acc[r][o] = (v16)_mm512_fmadd_ps(_mm512_cvtepi32_ps(d), _mm512_set1_ps(scale[r][o][g]),
+                                                     (__m512)acc[r][o]);
+                }
+            }
+        }
+    }
+    tile_sums(rows, TILE_OUTS, acc, y);
+}
+#endif
+
+#define ROWS_OF(tile, ...)               \
+    switch (rows) {                      \
+    case 1: tile(1, __VA_ARGS__); break; \
+    case 2: tile(2, __VA_ARGS__); break; \
+    case 3: tile(3, __VA_ARGS__); break; \
+    default: tile(4, __VA_ARGS__);       \
     }
 
-void packed_dot(int rows, int outs, const packed_row *x, const unpacked *w, int centre, long in, float *y) {
+void packed_dot(int rows, int outs, const packed_row *x, const unpacked *w, int centre, int wide, long in,
+                float *y) {
     if (outs == TILE_OUTS) {
-        if (centre < 0) ROWS_OF(-1)
-        else ROWS_OF(centre)
+#ifdef HAVE_VNNI
+        if (wide) {
+            ROWS_OF(wide_tile, x, w, centre, in, y)
+            return;
+        }
+#endif
+        if (centre < 0) ROWS_OF(packed_tile, TILE_OUTS, x, w, -1, in, y)
+        else ROWS_OF(packed_tile, TILE_OUTS, x, w, centre, in, y)
         return;
     }
+#ifdef HAVE_VNNI
+    if (wide) { // the last rows, as a tile with one of them repeated
+        unpacked all[TILE_OUTS];
+        float part[PACKED_ROWS * TILE_OUTS];
+        for (int o = 0; o < TILE_OUTS; o++) all[o] = w[o < outs ? o : 0];
+        packed_dot(rows, TILE_OUTS, x, all, centre, wide, in, part);
+        for (int r = 0; r < rows; r++)
+            for (int o = 0; o < outs; o++) y[r * TILE_OUTS + o] = part[r * TILE_OUTS + o];
+        return;
+    }
+#endif
     for (int o = 0; o < outs; o++)
         for (int r = 0; r < rows; r++) {
             float part[TILE_OUTS];
@@ -299,13 +389,17 @@ static inline __attribute__((always_inline)) void one(
             acc[o] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d), _mm512_mul_ps(ws[o], xs), acc[o]);             \
         }                                                                                                  \
     }
-    if (g == 128) {
+    if (g == 128) { // as wide_tile
         for (long i = 0; i < in; i += 128) {
-            __m512 ws[TILE_OUTS];
+            __m512i start = _mm512_slli_epi32(_mm512_loadu_si512(x->pair + i / 8), centre);
+            __m512i x0 = _mm512_loadu_si512(x->q + i), x1 = _mm512_loadu_si512(x->q + i + 64);
+            float xs = x->scale[i / 16];
 #pragma GCC unroll 8
-            for (int o = 0; o < outs; o++) ws[o] = _mm512_set1_ps(scale[o][i / 128]);
-            ONE_CHUNK(i)
-            ONE_CHUNK(i + 64)
+            for (int o = 0; o < outs; o++) {
+                __m512i d = _mm512_dpbusd_epi32(start, bytes_at(kind, g, p[o], i), x0);
+                d = _mm512_dpbusd_epi32(d, bytes_at(kind, g, p[o], i + 64), x1);
+                acc[o] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d), _mm512_set1_ps(scale[o][i / 128] * xs), acc[o]);
+            }
         }
     } else {
         const long step = kind == INT8 ? w->group : g;
@@ -321,8 +415,7 @@ static inline __attribute__((always_inline)) void one(
             ONE_CHUNK(i)
         }
     }
-#pragma GCC unroll 8
-    for (int o = 0; o < outs; o++) y[o] = lanes_sum((v16)acc[o]);
+    *(v4 *)y = lanes_sum4((v16)acc[0], (v16)acc[1], (v16)acc[2], (v16)acc[3]);
 }
 #endif
 
@@ -332,12 +425,12 @@ int packed_dot_one(int outs, const packed_row *x, const weight *w, long row, lon
     switch (w->kind) {
     case INT8:
         if (w->group % 64 && w->group != 32) return 0;
-        if (w->group == 128 && in % 128 == 0) one(INT8, 128, TILE_OUTS, x, w, row, in, y);
+        if (wide_of(w, in)) one(INT8, 128, TILE_OUTS, x, w, row, in, y);
         else one(INT8, 0, TILE_OUTS, x, w, row, in, y);
         return 1;
     case INT4:
         if (w->zero) return 0;
-        if (w->group == 128) one(INT4, 128, TILE_OUTS, x, w, row, in, y);
+        if (wide_of(w, in)) one(INT4, 128, TILE_OUTS, x, w, row, in, y);
         else if (w->group == 64) one(INT4, 64, TILE_OUTS, x, w, row, in, y);
         else if (w->group == 32) one(INT4, 32, TILE_OUTS, x, w, row, in, y);
         else return 0;
