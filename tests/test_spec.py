@@ -22,14 +22,16 @@ def test_program(program: Program, tmp_path: Path) -> None:
         verify_program(checked.program)
 
 
+@pytest.mark.parametrize("numerics", ["evaluator", "exact", "equivalent", "fast"])
 @pytest.mark.parametrize("program", [p for p in PROGRAMS if p.values()], ids=name_of)
-def test_values(program: Program, tmp_path: Path) -> None:
-    """Entries give what is stated beside them, computed by the reference evaluator."""
+def test_values(program: Program, numerics: str, tmp_path: Path) -> None:
+    """Entries give what is stated beside them, walked by the evaluator and compiled."""
     import torch
 
     import linnet
     from linnet.ir.specialize import specialize
     from linnet.torch.evaluate import Evaluator
+    from linnet.torch.module import Model
 
     values = program.values()
     runs = [f"pub entry run_{n}() -> {t} {{ return {n}() }}" for n, (t, _) in values.items()]
@@ -38,16 +40,24 @@ def test_values(program: Program, tmp_path: Path) -> None:
     path.write_text(f"{text}\npub block Runs {{ {' '.join(runs)} }}\n", encoding="utf-8")
     bound = specialize(linnet.check(path), "crate::Runs", {}, None)
     evaluator = Evaluator(bound)
+    model = None if numerics == "evaluator" else Model(bound, [], numerics=numerics)
     for name, (_, stated) in values.items():
         with torch.no_grad():
-            found = evaluator.run(bound.entries[f"run_{name}"], None, [], {})
+            if model is None:
+                found = evaluator.run(bound.entries[f"run_{name}"], None, [], {})
+            else:
+                found = getattr(model, f"run_{name}")()
         expected = literal(stated)
         parts = found if isinstance(found, tuple) else (found,)
         wanted = expected if isinstance(expected, tuple) else (expected,)
         for part, want in zip(parts, wanted, strict=True):
-            stated_part = torch.tensor(want, dtype=torch.float64)
             torch.testing.assert_close(
-                part.double(), stated_part, rtol=1e-7, atol=0, equal_nan=True, msg=f"{name}: {part}"
+                torch.as_tensor(part).double(),
+                torch.tensor(want, dtype=torch.float64),
+                rtol=1e-7,
+                atol=0,
+                equal_nan=True,
+                msg=f"{name}: {part}, not {want}",
             )
 
 

@@ -14,7 +14,7 @@ from linnet.ir.bound import Bound, Instance
 from linnet.ir.clone import Cloner
 from linnet.ir.effects import walk_ops
 from linnet.ir.passes.tools import Defs, definitions, inputs, regions
-from linnet.ir.print import instance_text
+from linnet.ir.print import callees, instance_text, reachable
 from linnet.ir.program import (
     At,
     Call,
@@ -46,7 +46,7 @@ LARGEST = 1 << 25  # elements; a larger value is computed where it is used
 def hoist_constants(instance: Instance, bound: Bound) -> Instance:
     """In place; adds to `bound.constants`."""
     defs = definitions(instance.body)
-    closed = closed_values(instance.body)
+    closed = closed_values(instance.body, bound)
     for region in list(regions(instance.body)):
         for position, op in enumerate(region.ops):
             if len(op.results) != 1 or op.result not in closed:
@@ -59,7 +59,7 @@ def hoist_constants(instance: Instance, bound: Bound) -> Instance:
     return instance
 
 
-def closed_values(body: Region) -> set[Value]:
+def closed_values(body: Region, bound: Bound) -> set[Value]:
     """The values that depend on nothing but dimensions."""
     closed: set[Value] = set()
 
@@ -67,14 +67,19 @@ def closed_values(body: Region) -> set[Value]:
         for op in region.ops:
             for inner in op.regions():
                 visit(inner)
-            if _hoistable(op) and all(v in closed for v in inputs(op)):
+            if _hoistable(op, bound) and all(v in closed for v in inputs(op)):
                 closed.update(op.results)
 
     visit(body)
     return closed
 
 
-def _hoistable(op: Op) -> bool:
+def _hoistable(op: Op, bound: Bound) -> bool:
+    # A constant is computed by the reference evaluator, which knows no intrinsics: what passes
+    # have made of a callee by then stays where it is.
+    for name in reachable(bound, callees(op)):
+        if any(isinstance(part, Intrinsic) for part in walk_ops(bound.functions[name].body)):
+            return False
     for part in (op, *(inner for region in op.regions() for inner in walk_ops(region))):
         match part:
             case ReadMember() | StateWrite():

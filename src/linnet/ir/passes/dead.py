@@ -56,7 +56,10 @@ def remove_unreachable(bound: Bound) -> Bound:
                 needed[key] = None
                 stack.append(bound.constants[key].body)
                 calls = [c for inner in walk_ops(bound.constants[key].body) for c in callees(inner)]
-                live |= reachable(bound, calls)
+                # What a constant calls may read constants of its own.
+                new = reachable(bound, calls) - live
+                stack += [bound.functions[name].body for name in new]
+                live |= new
     bound.functions = {id: f for id, f in bound.functions.items() if id in live}
     bound.constants = {key: f for key, f in bound.constants.items() if key in needed}
     return bound

@@ -75,7 +75,7 @@ def optimize(
     for instance in bound.functions.values():
         if across_calls:
             run("arguments of calls", invariants.at_calls, instance)
-        run("tables", rows_of_tables, instance)
+        run("tables", lambda f: rows_of_tables(f, bound), instance)
         clean(instance)
         run("constants", lambda f: hoist_constants(f, bound), instance)
         run("share", lambda f: share(f, bound), instance)

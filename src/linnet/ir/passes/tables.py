@@ -8,7 +8,7 @@ Class: exact. So the cost and memory of a step do not grow with the extent of a 
 from __future__ import annotations
 
 from linnet.dims import Dim
-from linnet.ir.bound import Instance
+from linnet.ir.bound import Bound, Instance
 from linnet.ir.passes.constants import closed_values
 from linnet.ir.passes.index_notation import simplify_grids
 from linnet.ir.passes.tools import Defs, definitions, regions
@@ -44,10 +44,10 @@ class _Stuck(Exception):
     """The table has an operation that a row cannot be taken through."""
 
 
-def rows_of_tables(instance: Instance) -> Instance:
+def rows_of_tables(instance: Instance, bound: Bound) -> Instance:
     """In place."""
     defs = definitions(instance.body)
-    closed = closed_values(instance.body)
+    closed = closed_values(instance.body, bound)
     changed = False
     for region in list(regions(instance.body)):
         ops: list[Op] = []
