@@ -24,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SEED = ROOT.parent / "shared" / "seed" / "qwen3.6-35b-a3b"
 ZOO = ROOT / "models" / "qwen3.6-35b-a3b"
+COMMON = ROOT / "models" / "common"
 
 
 def measure(
@@ -82,8 +83,9 @@ def main() -> None:
         subprocess.run(check, env=environment, stdout=subprocess.DEVNULL, check=True)
         row("check, warm: nothing has changed", 70, measure(check, environment, rounds))
 
-        copy = room / "edited"
+        copy = room / "edited" / package.name
         shutil.copytree(package, copy)
+        shutil.copytree(COMMON, room / "edited" / "common")
         file = next(copy.rglob("lib.linnet"))
         text = file.read_text()
 
@@ -94,9 +96,9 @@ def main() -> None:
         row("check, warm: one file edited", None, measure(command, environment, rounds, edit))
 
         print("\nlines        check        a line")
-        body = (ZOO / "src" / "delta_net.linnet").read_text()
+        body = (COMMON / "qwen3_5" / "src" / "delta_net.linnet").read_text()
         body = body[body.index("pub block") :]
-        norms = (ZOO / "src" / "norms.linnet").read_text()
+        norms = (COMMON / "qwen3_5" / "src" / "norms.linnet").read_text()
         for copies in (12, 48, 96):
             folder = room / f"large{copies}"
             (folder / "src").mkdir(parents=True)
@@ -104,7 +106,9 @@ def main() -> None:
                 '[package]\nname = "large"\nversion = "1.0.0"\nlanguage = "0.1"\n'
             )
             (folder / "src" / "norms.linnet").write_text(norms)
-            head = (ZOO / "src" / "delta_net.linnet").read_text().split("pub block")[0]
+            head = (
+                (COMMON / "qwen3_5" / "src" / "delta_net.linnet").read_text().split("pub block")[0]
+            )
             whole = head + "\n".join(
                 body.replace("block DeltaNet", f"block DeltaNet{n}") for n in range(copies)
             )
