@@ -142,11 +142,15 @@ class Entry:
             return code.function(*owner, *args)
         held = {path: getattr(block, name) for path, (block, name, _) in model._states.items()}
         try:
-            return code.function(*owner, *args)
+            result = code.function(*owner, *args)
         except BaseException:
             for path, (block, name, _) in model._states.items():
                 setattr(block, name, held[path])
             raise
+        with torch.inference_mode(False):
+            for block, name, _ in model._states.values():
+                setattr(block, name, plain(getattr(block, name)))
+        return result
 
     def carrier(self, value: Any, type: Type) -> Any:
         """A Python scalar as the evaluator holds it."""
@@ -240,6 +244,12 @@ class Model:
         entries = self.__dict__.get("entries", {})
         if name in entries:
             return entries[name]
+        bound = self.__dict__.get("bound")
+        if bound is not None and name in bound.deferred:
+            raise BackendError(
+                f"entry `{name}` has a dtype or shape of its own without a default: "
+                "this version cannot call it"
+            )
         known = ", ".join(entries)
         raise AttributeError(f"the model has no entry or attribute `{name}`; entries: {known}")
 

@@ -21,7 +21,8 @@ class Trace:
     """`result` is the entry's; `values` maps a name to a tensor, in the order computed.
 
     A `let` is called `groups.0.full.self_attn.gate` (the block's path and its name), one of a
-    free function `rope.turned`, a block's result by the block's path. What is computed again (a loop, a second call) has `#2`, `#3` ….
+    free function `rope.turned`, a block's result by the block's path. What is computed again (a
+    loop, a second call) has `#2`, `#3` ….
     """
 
     result: Any
