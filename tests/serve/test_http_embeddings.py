@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from http_fakes import NAME, served
 
-from linnet.serve.embedder import Embedder, is_encoder, open_embedder
+from linnet.errors import BackendError
+from linnet.serve.embedder import Embedder, kind_of, open_embedder
 
 MODEL = "all-minilm-l6-v2"
 TEXTS = ["A linnet is a small finch.", "Birds sing.", "The bank raised its rates by a quarter."]
@@ -21,9 +22,11 @@ def embedder(models: Path) -> Embedder:
     return open_embedder(models / MODEL)
 
 
-def test_which_models_are_encoders(embedder: Embedder, models: Path) -> None:
-    assert is_encoder(models / MODEL)
-    assert not is_encoder(models / "smollm2-135m-instruct")
+def test_which_models_can_be_served(embedder: Embedder, models: Path) -> None:
+    assert kind_of(models / MODEL) == "encoder"
+    assert kind_of(models / "smollm2-135m-instruct") == "decoder"
+    with pytest.raises(BackendError, match="cannot be served: its entries are forward"):
+        kind_of(models / "vit-base-patch16-224")
 
 
 def test_embeddings_are_those_of_each_text_alone(embedder: Embedder) -> None:

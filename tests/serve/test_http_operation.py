@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -329,6 +330,9 @@ def test_the_command(command: subprocess.Popen[str]) -> None:
     client = openai.OpenAI(base_url=f"{url}/v1", api_key="x", max_retries=0)
     answer = client.completions.create(model="small", prompt="hello", max_tokens=4)
     assert answer.usage.completion_tokens == 4
+    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as metrics:
+        text = metrics.read().decode()
+    assert "linnet_generated_tokens_total 4.0" in text and "linnet_requests_running 0.0" in text
     command.send_signal(signal.SIGTERM)
     assert command.wait(20) == 0
     rest = [json.loads(line)["event"] for line in command.stderr]

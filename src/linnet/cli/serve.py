@@ -133,11 +133,11 @@ def _loader(
     }
 
     def load(progress: Callable[[str], None]) -> Engine | Embedder:
-        from linnet.serve.embedder import is_encoder, open_embedder
+        from linnet.serve.embedder import kind_of, open_embedder
         from linnet.serve.open import open_engine
 
         progress(f"checking {args.model}")
-        if is_encoder(args.model, args.root):
+        if kind_of(args.model, args.root) == "encoder":
             return open_embedder(args.model, progress=progress, **common)
         engine = open_engine(
             args.model,

@@ -52,8 +52,9 @@ class Embedder:
         return found
 
 
-def is_encoder(model: str | Path, root: str | None = None) -> bool:
-    """Whether a model gives embeddings and does not decode. Raises `linnet.Error`."""
+def kind_of(model: str | Path, root: str | None = None) -> str:
+    """How a model can be served: `decoder` or `encoder`. Raises `linnet.Error`, BackendError for
+    one that is neither."""
     from linnet.check.path import check_path
     from linnet.ir.manifest import root_block
     from linnet.nest.card import has_card, read_card
@@ -63,7 +64,15 @@ def is_encoder(model: str | Path, root: str | None = None) -> bool:
     card = read_card(path) if path.is_dir() and has_card(path) else None
     program = check_path(path)
     entries = program.entries(root_block(program, root or (card.root if card else None)))
-    return ENTRY in entries and "decode_rows" not in entries
+    if "prefill" in entries and "decode_rows" in entries:
+        return "decoder"
+    if ENTRY in entries:
+        return "encoder"
+    found = ", ".join(entries) or "none"
+    raise BackendError(
+        f"{path}: cannot be served: its entries are {found}; expected prefill and decode_rows of a "
+        f"decoder, or {ENTRY} of an encoder"
+    )
 
 
 def open_embedder(

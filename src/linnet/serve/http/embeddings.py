@@ -52,6 +52,7 @@ def _embed(service: Service, body: Any) -> dict[str, Any]:
             raise bad(f"dimensions is {size}; the model has {len(vectors[0])}", "dimensions")
         vectors = [_cut(vector, size) for vector in vectors]
     total = sum(map(len, inputs))
+    service.metrics.embedded(total)
     return {
         "object": "list",
         "data": [

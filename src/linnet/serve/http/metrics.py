@@ -92,6 +92,10 @@ class Metrics(Observer):
     def answered(self, endpoint: str, status: int) -> None:
         self._http.labels(endpoint, str(status)).inc()
 
+    def embedded(self, tokens: int) -> None:
+        """Inputs of an encoder were computed."""
+        self._in.inc(tokens)
+
     # What the engine tells
 
     def queued(self) -> None:
