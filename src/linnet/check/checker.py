@@ -191,6 +191,10 @@ class Checker:
         diagnostics = sorted(
             self.reporter.diagnostics, key=lambda d: (d.span.source.path, d.span.start)
         )
+        if diagnostics:
+            from linnet.check.fixes import attach
+
+            attach(self, diagnostics)
         if self.reporter.errors:
             return Checked(None, diagnostics)
         return Checked(self.program, diagnostics, self.proven)

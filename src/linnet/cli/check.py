@@ -14,9 +14,19 @@ if TYPE_CHECKING:
 HELP = """\
 Check files, packages and card folders: every name, type, dtype and shape.
 
-Findings go to standard error with the source they are about; with --json or
---output concise to standard output. Exit status: 0 no errors, 1 errors
-(with --strict also warnings), 2 the command line is wrong."""
+Findings go to standard error with the source they are about; in the other forms of
+--output to standard output. A package without findings is remembered, and checked again
+when it, what it depends on or linnet itself has changed.
+
+Exit status: 0 no errors, 1 errors (with --strict also warnings), 2 the command line is
+wrong.
+
+  linnet check models/qwen3.6-35b-a3b
+  linnet check --watch src/lib.linnet
+  linnet check --fix .
+  linnet check --output github ."""
+
+FORMS = ("text", "concise", "json", "sarif", "github")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strict", action="store_true", help="warnings fail too")
     parser.add_argument(
         "--output",
-        choices=("text", "concise", "json"),
+        choices=FORMS,
         default="text",
         help="how findings are written (default: text; concise: one line each)",
     )
@@ -34,11 +44,25 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--json", dest="output", action="store_const", const="json", help="same as --output json"
     )
     parser.add_argument("--watch", action="store_true", help="check again whenever a file changes")
+    parser.add_argument(
+        "--fix", action="store_true", help="write safe fixes into the files, then report the rest"
+    )
+    parser.add_argument(
+        "--unsafe-fixes",
+        action="store_true",
+        help="with --fix: those too that may not be what was meant",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
+    from linnet.cli.terminal import UsageError
+
+    if args.unsafe_fixes and not args.fix:
+        raise UsageError("--unsafe-fixes needs --fix")
     if args.watch:
-        return _watch(args)
+        from linnet.cli.watching import watch
+
+        return watch(args.paths, lambda: once(args))
     return once(args)
 
 
@@ -55,18 +79,19 @@ class Report:
 
 
 def once(args: argparse.Namespace) -> int:
-    report = check_paths(args.paths)
-    if args.output == "json":
-        _print_json(report)
-    elif args.output == "concise":
-        from linnet.diagnostics.concise import render
+    if args.fix:
+        from linnet.cli.fixing import fix
 
-        for one in report.diagnostics:
-            print(render(one))
-        for failure in report.failures:
-            print(f"error: {failure}", file=sys.stderr)
+        report, count, files = fix(args.paths, args.unsafe_fixes)
+        print(f"{_number(count, 'fix', 'fixes')} in {_number(len(files), 'file')}", file=sys.stderr)
     else:
+        report = check_paths(args.paths)
+    if args.output == "text":
         _print_text(report)
+    elif args.output in ("concise", "github"):
+        _print_lines(report, args.output)
+    else:
+        _print_document(report, args.output)
     failed = report.failures or report.count("error") or (args.strict and report.diagnostics)
     return 1 if failed else 0
 
@@ -155,6 +180,8 @@ def _print_text(report: Report) -> None:
     if codes:
         shown = " ".join(list(codes)[:3])
         print(f"for an example and the way out: linnet explain {shown}", file=out)
+    if hint := fixable(report):
+        print(hint, file=sys.stderr)
     print(summary(report), file=out)
 
 
@@ -169,52 +196,56 @@ def summary(report: Report) -> str:
     return f"{checked}: {', '.join(found)}" if found else f"{checked}, no errors"
 
 
-def _number(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
+def fixable(report: Report) -> str:
+    """`2 can be fixed with --fix, 1 more with --fix --unsafe-fixes`, or nothing."""
+    own = [o for o in report.diagnostics if os.path.abspath(o.span.source.path) in report.files]
+    safe = sum(any(fix.safety == "safe" for fix in one.fixes) for one in own)
+    unsafe = sum(bool(one.fixes) for one in own) - safe
+    if safe:
+        more = f", {unsafe} more with --fix --unsafe-fixes" if unsafe else ""
+        return f"{safe} can be fixed with --fix{more}"
+    return f"{unsafe} can be fixed with --fix --unsafe-fixes" if unsafe else ""
 
 
-def _print_json(report: Report) -> None:
+def _number(count: int, word: str, plural: str | None = None) -> str:
+    return f"{count} {word if count == 1 else plural or f'{word}s'}"
+
+
+def _print_lines(report: Report, form: str) -> None:
+    """A finding a line."""
+    if form == "github":
+        from linnet.diagnostics import github
+
+        for one in report.diagnostics:
+            print(github.render(one))
+        for failure in report.failures:
+            print(github.failure(failure))
+        return
+    if report.diagnostics:
+        from linnet.diagnostics.concise import render
+
+        for one in report.diagnostics:
+            print(render(one))
+    for failure in report.failures:
+        print(f"error: {failure}", file=sys.stderr)
+
+
+def _print_document(report: Report, form: str) -> None:
+    """All findings as one JSON document."""
     from json import dumps
 
-    from linnet.diagnostics.json import document
+    if form == "sarif":
+        from linnet import __version__
+        from linnet.diagnostics import sarif
 
-    whole = document(report.diagnostics)
-    whole["summary"]["files"] = len(report.files)
-    whole["summary"]["errors"] += len(report.failures)
-    if report.failures:
-        # What kept a path from being read at all; such a failure has no place in a source.
-        whole["failures"] = report.failures
+        whole = sarif.document(report.diagnostics, __version__, report.failures)
+    else:
+        from linnet.diagnostics.json import document
+
+        whole = document(report.diagnostics)
+        whole["summary"]["files"] = len(report.files)
+        whole["summary"]["errors"] += len(report.failures)
+        if report.failures:
+            # What kept a path from being read at all; such a failure has no place in a source.
+            whole["failures"] = report.failures
     print(dumps(whole, ensure_ascii=False, indent=2))
-
-
-def _watch(args: argparse.Namespace) -> int:
-    """Check, wait for a change, check again, until interrupted."""
-    from time import sleep
-
-    while True:
-        before = _stamps(args.paths)
-        status = once(args)
-        try:
-            while _stamps(args.paths) == before:
-                sleep(0.3)
-        except KeyboardInterrupt:
-            return status
-        print("", file=sys.stderr)
-
-
-def _stamps(paths: list[str]) -> dict[str, tuple[int, int]]:
-    """The time and size of everything that a check of these paths reads."""
-    stamps: dict[str, tuple[int, int]] = {}
-    from pathlib import Path
-
-    for path in map(Path, paths):
-        found = [path]
-        if path.is_dir():
-            found = [*path.rglob("*.linnet"), *path.rglob("*.toml")]
-        for file in found:
-            try:
-                stat = file.stat()
-            except OSError:
-                continue
-            stamps[str(file)] = (stat.st_mtime_ns, stat.st_size)
-    return stamps
