@@ -8,9 +8,10 @@ import pytest
 import torch
 from serve_models import IDS, alone, hybrid, text, tokens
 
-from linnet.serve import Request, Sampling
-from linnet.serve.layout import Layout
+from linnet.serve import Engine, Request, Sampling
+from linnet.serve.layout import Layout, layout_of
 from linnet.serve.prefix import PrefixCache
+from linnet.serve.turns import generation_prompts, stable_length
 
 GREEDY = Sampling(temperature=0.0)
 
@@ -159,6 +160,26 @@ def test_long_prompts_get_snapshots_within(serve, monkeypatch):
     result = engine.run(greedy(parted, 5))
     assert result.usage.cached_tokens == 128
     assert result.choices[0].tokens == alone(hybrid(), parted, 5)
+
+
+def test_where_a_turn_goes_on_outlives_what_only_the_same_prompt_could_use():
+    """Of many conversations the snapshots before the generation prompt are kept, not the ends of
+    prompts and answers that never come again."""
+    chat, model = text(), hybrid()
+
+    def prompt(i):
+        return chat.tokenizer.encode(chat.chat([{"role": "user", "content": f"{i}. What now?"}]))
+
+    layout = layout_of(model)
+    length = len(prompt(0))
+    budget = 10 * (length * layout.position_bytes + layout.recurrent_bytes + 1200)
+    with Engine(model, chat, rows=1, snapshot_bytes=budget) as engine:
+        for i in range(8):
+            engine.run(greedy(prompt(i), 3))
+        for i in range(8):
+            stable = stable_length(prompt(i), generation_prompts(chat))
+            other = [*prompt(i)[:stable], 65, 66]
+            assert engine.run(greedy(other, 1)).usage.cached_tokens == stable, i
 
 
 # --- The tree against a plain list of prefixes --------------------------------------

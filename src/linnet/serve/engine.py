@@ -233,11 +233,12 @@ class Engine:
         if len(prompt) > self.prompt_limit:
             what = "context" if self.prompt_limit == self.context else "limit"
             raise ContextExceeded(len(prompt), self.prompt_limit, what)
-        for at, token in enumerate(prompt):
-            if token >= self.vocabulary:
-                raise InputError(
-                    f"prompt[{at}] is {token}; expected a token id below {self.vocabulary}"
-                )
+        largest = max(prompt)
+        if largest >= self.vocabulary:
+            at = prompt.index(largest)
+            raise InputError(
+                f"prompt[{at}] is {largest}; expected a token id below {self.vocabulary}"
+            )
         for token in request.logit_bias:
             if token >= self.vocabulary:
                 raise InputError(

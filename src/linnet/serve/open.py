@@ -19,6 +19,7 @@ StrPath = str | Path
 ROWS = 8
 LANES = 2
 SNAPSHOTS = 256 << 20
+KEPT = 16
 
 
 def open_engine(
@@ -45,7 +46,7 @@ def open_engine(
 
     `model` is a zoo name, a folder or a `.linnet` file; `weights` as in `linnet.load`, or
     "random". `rows` answers run at once. Without `max_seq` the context is the longest at which
-    the rows fit the memory. `snapshot_bytes` by default holds 256 MB, or eight recurrent states
+    the rows fit the memory. `snapshot_bytes` by default holds 256 MB, or sixteen recurrent states
     where that is more. `progress` gets a line for each stage. Raises `linnet.Error`.
     """
     import linnet
@@ -74,7 +75,7 @@ def open_engine(
         numerics=numerics, quantize=quantize,
     )  # fmt: skip
     if snapshot_bytes is None:
-        snapshot_bytes = max(SNAPSHOTS, 8 * layout_of(loaded).recurrent_bytes)
+        snapshot_bytes = max(SNAPSHOTS, KEPT * layout_of(loaded).recurrent_bytes)
     engine = Engine(
         loaded, text, rows=count, lanes=LANES, snapshot_bytes=snapshot_bytes,
         snapshot_folder=snapshot_folder, max_waiting=max_waiting, prompt_limit=prompt_limit,

@@ -24,10 +24,12 @@ from linnet.serve.sequence import Segment, Snapshot
 
 class Node:
     """`tokens` after the parent's end, `segment` their positional states; `recurrent` and
-    `logits` after the last of them, or None. `used` and `revived` are times of last use."""
+    `logits` after the last of them, or None. `used` and `revived` are times of last use; `weak`
+    is set while nothing but the same text again could use the snapshot, and nothing did."""
 
     __slots__ = (
         "children", "logits", "parent", "recurrent", "revived", "segment", "tokens", "used",
+        "weak",
     )  # fmt: skip
 
     def __init__(self, parent: Node | None, tokens: tuple[int, ...], segment: Segment):
@@ -36,6 +38,7 @@ class Node:
         self.recurrent: Segment | None = None
         self.logits: Tensor | None = None
         self.used = self.revived = 0
+        self.weak = False
 
     @property
     def end(self) -> int:
@@ -52,7 +55,8 @@ class Node:
 
 
 class PrefixCache:
-    """Bounded by `budget` bytes; what was not used for longest goes first."""
+    """Bounded by `budget` bytes; what was not used for longest goes first, and before it what
+    only the same prompt again could use (segmented LRU, Karedla et al., 1994)."""
 
     def __init__(self, layout: Layout, budget: int):
         self.layout, self.budget = layout, budget
@@ -117,7 +121,7 @@ class PrefixCache:
         chain = node.path()
         for part in chain:
             part.used = now
-        node.revived = now
+        node.revived, node.weak = now, False
         whole = position == node.end
         return Snapshot(
             position,
@@ -134,8 +138,12 @@ class PrefixCache:
         states: dict[str, Tensor],
         row: int,
         logits: Tensor | None = None,
+        weak: bool = False,
     ) -> bool:
-        """Takes in the state of one row, which holds just `tokens`. Returns whether it fits."""
+        """Takes in the state of one row, which holds just `tokens`. Returns whether it fits.
+
+        A `weak` one goes before all others until it was of use once.
+        """
         if self.budget <= 0 or not tokens:
             return False
         tokens = tuple(tokens)
@@ -160,8 +168,11 @@ class PrefixCache:
             spans = self.layout.span(states, row, at, len(tokens))
             node = self._add(node, tokens[at:], tuple(t.clone() for t in spans))
         if node.recurrent is None and moving:
+            node.weak = weak
             node.recurrent = tuple(t.clone() for t in self.layout.moving(states, row))
             self.bytes += moving
+        elif not weak:
+            node.weak = False
         if logits is not None and node.logits is None:
             node.logits = logits.float().clone()
             self.bytes += node.logits.numel() * 4
@@ -225,14 +236,14 @@ class PrefixCache:
             return
         kept = {id(part) for part in keep.path()}
         while self.bytes > limit:
-            oldest: tuple[int, Node, bool] | None = None
+            oldest: tuple[tuple[bool, int], Node, bool] | None = None
             for node in self.nodes():
                 if not node.children:
                     if id(node) in kept:
                         continue
-                    found = (node.used, node, True)
+                    found = ((not node.weak, node.used), node, True)
                 elif node.recurrent is not None and node is not keep:
-                    found = (node.revived, node, False)
+                    found = ((not node.weak, node.revived), node, False)
                 else:
                     continue
                 if oldest is None or found[0] < oldest[0]:

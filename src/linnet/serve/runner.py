@@ -159,7 +159,7 @@ class Runner:
         elif run.answer.reason in ("stop", "length") and run.position > len(run.job.prompt):
             held = [*run.job.prompt, *run.answer.tokens][: run.position]
             if self.layout.cuts or 8 * self.layout.recurrent_bytes <= self.cache.budget:
-                self.cache.keep(held, self.rows.states, row)
+                self.cache.keep(held, self.rows.states, row, weak=True)
         self._end_answer(run.job, run.answer)
 
     def _place(self) -> None:
@@ -271,7 +271,9 @@ class Runner:
         states = self.lanes.states[lane]
         if end == job.marks[0]:
             job.marks.pop(0)
-            kept = self.cache.keep(job.prompt[:end], states, 0, logits if whole else None)
+            kept = self.cache.keep(
+                job.prompt[:end], states, 0, logits if whole else None, weak=whole
+            )
         if whole:
             self.schedule.lanes[lane] = None
             found = (

@@ -53,6 +53,7 @@ def write(cache: PrefixCache, model: Any, folder: Path) -> None:
             "recurrent": node.recurrent is not None,
             "logits": node.logits is not None,
             "used": [node.used, node.revived],
+            "weak": node.weak,
         }
         for node in nodes
     ]
@@ -148,6 +149,7 @@ def _node(
         node.logits = tensor("logits", "f32", (count,))
         cache.bytes += 4 * count
     node.used, node.revived = (int(t) for t in entry["used"])
+    node.weak = bool(entry["weak"])
     return node
 
 
