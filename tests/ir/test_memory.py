@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from linnet.check import check_package
+from linnet.cli.main import main
 from linnet.ir.manifest import manifest, root_block
-from linnet.ir.memory import bind_partly, element_bits, free_sizes, peak, storage
+from linnet.ir.memory import (
+    bind_partly,
+    element_bits,
+    free_sizes,
+    held,
+    in_checkpoint,
+    packing,
+    peak,
+    storage,
+)
 from linnet.ir.passes.pipeline import optimize
 from linnet.ir.program import Program
 from linnet.ir.types import BITS
@@ -71,3 +82,32 @@ def test_peak_grows_with_the_call_and_not_with_the_context(hybrid) -> None:
     assert "MaxSeq" not in step.bytes.names()
     more = {**values, "S": 1024}
     assert whole.bytes.evaluate(more) == 2 * whole.bytes.evaluate(values)
+
+
+def test_packing_and_what_is_held(hybrid) -> None:
+    program, root, card = hybrid
+    stored = in_checkpoint(storage(program, root), {})
+    assert not any(s.optional for s in stored)
+    sizes = {n: v for n, v in card.items() if isinstance(v, int)}
+    kept = packing(stored, sizes)
+    assert kept["embed_tokens.weight"] == kept["lm_head.weight"] == "eight"
+    assert kept["groups.*.full.mlp.gate.weight"] == "dense"  # the router
+    assert kept["groups.*.linear.*.linear_attn.in_proj_a.weight"] == "dense"
+    assert kept["groups.*.full.mlp.down_proj"] == "four"
+    plain = held(stored, card, free_sizes(program, root))
+    assert plain["weights"] == 69_321_221_376
+    assert plain["caches"] == 10 * 2 * 2 * card["MaxSeq"] * 256 * 2
+    less = held(stored, card, free_sizes(program, root), quantize=4)
+    assert 18e9 < less["weights"] < 20e9 and less["caches"] == plain["caches"]
+
+
+def test_command(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(models / "smollm2-135m-instruct")
+    assert main(["memory", model, "--max-seq", "1024", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["weights"] == 269_030_016  # the tied head once
+    assert found["caches"] == 30 * 2 * 3 * 1024 * 64 * 2
+    assert main(["memory", model, "--quantize", "int8"]) == 0
+    assert "together, at most" in capsys.readouterr().out
+    assert main(["memory", model, "--bind", "MaxSeq=0"]) == 1
+    assert "MaxSeq" in capsys.readouterr().err

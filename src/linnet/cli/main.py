@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "fmt": "write files in the language's one style",
     "explain": "what a code of a finding means, with the way out",
     "inspect": "a model's parameters, syntax, IR, diagram, generated code and kernels",
+    "memory": "what a model holds in memory at sizes of your choice",
     "generate": "continue a text, or answer it with --chat",
     "chat": "talk to a model in the terminal",
     "serve": "OpenAI's API for a model, and a chat page",

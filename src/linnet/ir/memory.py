@@ -164,6 +164,79 @@ def _all_ops(region: Region) -> list[Op]:
     return found
 
 
+# Bits of a quantized element with its share of a group's scale (f32) and, by 4 bits, zero (u8).
+GROUP = 128
+PACKED_BITS = {8: 8 + 32 / GROUP, 4: 4 + (32 + 8) / GROUP}
+LEAST_ROWS = 64  # matrices with fewer are gates and the like, and stay as they are
+
+
+def packing(stored: list[Stored], sizes: Mapping[str, int]) -> dict[str, str]:
+    """How each path is kept when weights are quantized: "dense", "eight" (8 bits even where 4
+    are asked for) or "four". Routers and narrow projections stay dense, since a model decides
+    by them; embeddings, and heads of an embedding's shape, keep 8 bits."""
+    embeddings = {s.shape for s in stored if s.packs == "embedding"}
+    experts = {s.path.rpartition(".")[0]: s.shape[0] for s in stored if s.packs == "experts"}
+    kept: dict[str, str] = {}
+    for s in stored:
+        parent = s.path.rpartition(".")[0].rpartition(".")[0]
+        if s.packs is None:
+            kept[s.path] = "dense"
+        elif s.packs == "embedding" or s.shape in embeddings:
+            kept[s.path] = "eight"
+        elif s.packs == "linear" and (
+            s.shape[0] == experts.get(parent) or s.shape[0].evaluate(sizes) < LEAST_ROWS
+        ):
+            kept[s.path] = "dense"
+        else:
+            kept[s.path] = "four"
+    return kept
+
+
+def stored_bits(stored: Stored, values: Mapping[str, int | str], kept: str, quantize: int) -> float:
+    """Bits of an element; `quantize` is 0, 8 or 4, `kept` is from `packing`."""
+    if quantize == 0 or kept == "dense":
+        return element_bits(stored.dtype, values)
+    return PACKED_BITS[8 if kept == "eight" else quantize]
+
+
+def in_checkpoint(stored: list[Stored], bindings: Mapping[str, str]) -> list[Stored]:
+    """What a checkpoint with these bindings brings, and the states: a tied tensor once, an
+    optional part where it is bound. Without bindings nothing optional counts."""
+    first: dict[str, str] = {}
+    found: list[Stored] = []
+    for s in stored:
+        tensor = bindings.get(s.path.replace("*", "0"))
+        if s.kind != "state":
+            if s.optional and tensor is None:
+                continue
+            if tensor is not None and first.setdefault(tensor, s.path) != s.path:
+                continue
+        found.append(s)
+    return found
+
+
+def held(
+    stored: list[Stored],
+    generics: Mapping[str, int | str],
+    free: frozenset[str],
+    quantize: int = 0,
+) -> dict[str, int]:
+    """Bytes of "weights" (params and buffers), "caches" (states that grow with a free size other
+    than `Batch`, the rows) and "states" (all others), for generics that are all bound. The list
+    has no tied tensor twice and no optional part that is absent."""
+    sizes = {name: value for name, value in generics.items() if isinstance(value, int)}
+    kept = packing(stored, sizes)
+    total = {"weights": 0.0, "caches": 0.0, "states": 0.0}
+    for s in stored:
+        elements = s.elements.evaluate(sizes)
+        if s.kind != "state":
+            total["weights"] += elements * stored_bits(s, generics, kept[s.path], quantize) / 8
+            continue
+        grows = (s.elements.names() & free) - {"Batch"}
+        total["caches" if grows else "states"] += elements * element_bits(s.dtype, generics) / 8
+    return {part: int(amount) for part, amount in total.items()}
+
+
 def element_bits(dtype: str, values: Mapping[str, int | str]) -> int:
     """Bits of an element; a dtype generic is looked up among the values bound."""
     bound = values.get(dtype, dtype)

@@ -15,11 +15,14 @@ from linnet.errors import CheckError, Error
 from linnet.ir.bound import Bound
 from linnet.ir.manifest import Parameter, manifest, root_block
 from linnet.ir.memory import (
+    PACKED_BITS,
     Stored,
     bind_partly,
     element_bits,
     entry_sizes,
     free_sizes,
+    in_checkpoint,
+    packing,
     peak,
     storage,
 )
@@ -109,25 +112,19 @@ class Shown:
     # --- figures -------------------------------------------------------------------
 
     @cached_property
-    def tied(self) -> set[str]:
-        """Paths of `storage` whose tensors are those of an earlier path."""
-        first: dict[str, str] = {}
-        tied: set[str] = set()
-        for stored in self.storage:
-            tensor = self.bindings.get(stored.path.replace("*", "0"))
-            if tensor is not None and first.setdefault(tensor, stored.path) != stored.path:
-                tied.add(stored.path)
-        return tied
+    def weights(self) -> list[Stored]:
+        """What the checkpoint holds, a tied tensor once; optional parts where they are bound."""
+        return [s for s in in_checkpoint(self.storage, self.bindings) if s.kind != "state"]
 
     @cached_property
-    def weights(self) -> list[Stored]:
-        """What the checkpoint holds, a tied tensor once. An optional part counts where it is
-        bound."""
-        return [
-            s
+    def tied(self) -> set[str]:
+        """Paths of `storage` whose tensors are those of an earlier path."""
+        counted = {s.path for s in self.weights}
+        return {
+            s.path
             for s in self.storage
-            if s.kind != "state" and s.path not in self.tied and (not s.optional or self.has(s))
-        ]
+            if s.kind != "state" and s.path not in counted and self.has(s)
+        }
 
     def has(self, stored: Stored) -> bool:
         return stored.path.replace("*", "0") in self.bindings
@@ -250,6 +247,7 @@ class Shown:
 
         entries = {}
         peaks = self.peaks()
+        kept = packing(self.weights, self.sizes)
         for name, entry in self.entries.items():
             diagram = Diagram(self.program, self.sheets, entry.id, self.generics)
             entries[name] = {
@@ -269,11 +267,8 @@ class Shown:
             "bits": BITS,
             "entries": entries,
             "fns": {id: encode_sheet(sheet, link) for id, sheet in self.sheets.items()},
-            "weights": [
-                [encode_dim(s.elements), s.dtype, s.packs or "", encode_dim(s.shape[-1])
-                 if s.shape else 1]
-                for s in self.weights
-            ],
+            "weights": [[encode_dim(s.elements), s.dtype, kept[s.path]] for s in self.weights],
+            "packed": PACKED_BITS,
             "states": [[s.path, encode_dim(s.elements), s.dtype] for s in self.states],
         }  # fmt: skip
 

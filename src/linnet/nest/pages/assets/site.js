@@ -145,23 +145,21 @@ const human = (bytes) => {
   return at ? `${bytes.toFixed(1)} ${units[at]}` : `${Math.round(bytes)} B`;
 };
 
-// Bits of a weight with its scales, at group 128 (32 for what is packed by 8 bits a row).
-function weightBits(packs, dtypeName, env) {
-  const plain = data.bits[dtype(dtypeName, env)];
-  if (!state.bits || !packs) return plain;
-  if (state.bits === 8 || packs === "embedding") return 8 + 32 / 128;
-  return 4 + 40 / 128;
+// Bits of a weight; what is packed has its share of the scales in them.
+function weightBits(kept, dtypeName, env) {
+  if (!state.bits || kept === "dense") return data.bits[dtype(dtypeName, env)];
+  return data.packed[kept === "eight" ? 8 : state.bits];
 }
 
 function memory() {
   const env = environment();
   let weights = 0;
-  for (const [elements, type, packs] of data.weights) {
-    weights += (dim(elements, env) * weightBits(packs, type, env)) / 8;
+  for (const [elements, type, kept] of data.weights) {
+    weights += (dim(elements, env) * weightBits(kept, type, env)) / 8;
   }
   let [caches, fixed] = [0, 0];
   const longer = { ...env };
-  for (const name of data.free) if (name !== data.free[0]) longer[name] = env[name] * 2;
+  for (const name of data.free) if (name !== "Batch") longer[name] = env[name] * 2;
   for (const [, elements, type] of data.states) {
     const bytes = (dim(elements, env) * data.bits[dtype(type, env)]) / 8;
     if (dim(elements, longer) > dim(elements, env)) caches += bytes;
@@ -260,8 +258,8 @@ function buildControls() {
     const names = ["bf16", "f16", "f32"].map((name) => [name, name]);
     box.append(choice(`Dtype (${data.dtype})`, names, now, (value) => (state.sizes[data.dtype] = value)));
   }
-  if (data.weights.some(([, , packs]) => packs)) {
-    const kinds = [["0", "as they are"], ["8", "int8"], ["4", "int4 (embedding int8)"]];
+  if (data.weights.some(([, , kept]) => kept !== "dense")) {
+    const kinds = [["0", "as they are"], ["8", "int8"], ["4", "int4 (embedding, head int8)"]];
     box.append(choice("Quantized weights", kinds, "0", (value) => (state.bits = Number(value))));
   }
   box.hidden = false;
