@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from linnet.ir.memory import element_bits, held
+from linnet.ir.memory import held
 from linnet.nest.pages.serve import server
 from linnet.nest.pages.shown import Shown
 from linnet.nest.pages.site import build
@@ -158,16 +158,12 @@ def test_sizes_move_shapes_and_memory(open_page: Any, models: Path) -> None:
     assert "[16, 1, 2048] bf16" in page.text_content("#picture")
     amounts = page.evaluate("memory()")
     sizes = {**shown.sizes, "Batch": 16, "MaxSeq": 32768}
-    held = sum(
-        s.elements.evaluate(sizes) * element_bits(s.dtype, shown.generics) // 8
-        for s in shown.states
+    expected = held(
+        [*shown.weights, *shown.states], {**shown.generics, **sizes}, frozenset(shown.free)
     )
-    assert amounts["weights"] == sum(shown.bytes_by_dtype.values())
-    assert amounts["caches"] + amounts["fixed"] == held
-    caches = sum(
-        s.elements.evaluate(sizes) * 2 for s in shown.states if "MaxSeq" in s.elements.names()
-    )
-    assert amounts["caches"] == caches
+    assert amounts["weights"] == expected["weights"] == sum(shown.bytes_by_dtype.values())
+    assert amounts["caches"] == expected["caches"]
+    assert amounts["fixed"] == expected["states"]
     work = shown.peaks()["decode"][2]
     assert amounts["work"] == max(d.evaluate(sizes) for d in work)
     page.select_option("#controls select >> nth=1", "4")
