@@ -71,8 +71,9 @@ def test_a_chunk_takes_about_as_long_as_a_step():
         pace.learned(tokens, 0.5)  # a slow run beside a quick one counts for nothing
     assert pace.chunk_seconds(100) == pytest.approx(0.105)
     assert pace.chunk_seconds(400) == pytest.approx(0.405)
-    for _ in range(60):
-        pace.stepped(4, 0.100)
+    pace.learned_step(4, 0.100)
+    pace.learned_step(2, 0.900)  # no step of two rows takes longer than one of four
+    assert pace.step_seconds(2) == pace.step_seconds(8) == 0.100
     assert pace.chunk(4) == 75
     assert pace.chunk(None) == pace.largest
     for _ in range(60):  # the machine is half as fast: both take twice as long
@@ -97,7 +98,7 @@ def test_tokens_that_cost_nothing_come_along():
 
 def test_one_slow_run_moves_little():
     pace = Pace()
-    pace.stepped(1, 0.01)
+    pace.stepped(1, 0.01)  # the first is taken as it is
     pace.stepped(1, 10.0)
     assert pace.step_seconds(1) < 0.02
 

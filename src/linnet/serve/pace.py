@@ -1,10 +1,10 @@
 """How much of a prompt goes in between two steps.
 
 A stream that runs should wait at most about twice its usual time between tokens while a prompt
-comes in: so a chunk takes about as long as a step. How a chunk's time grows with its tokens is
-measured once, at start; how fast the machine is now, and how long steps take, as they happen.
-One factor stands for all sizes of chunks, so that an hour in which the machine is busy cannot
-leave a stale figure behind for a size that is then never tried again.
+comes in: so a chunk takes about as long as a step. How the time of a chunk grows with its tokens,
+and that of a step with its rows, is measured once, at start; how fast they are now, as they
+happen. One factor stands for all sizes, so that an hour in which the machine is busy cannot leave
+a stale figure behind for a size that is then never tried again.
 """
 
 from __future__ import annotations
@@ -24,15 +24,23 @@ class Pace:
         self.largest, self.fill = largest, fill
         self._steps: dict[int, float] = {}
         self._curve: dict[int, float] = {}
-        self._factor = 1.0
+        self._step_factor = self._factor = 1.0
 
     def learned(self, tokens: int, seconds: float) -> None:
         """A chunk of so many tokens took so long at start; of several the quickest counts."""
         self._curve[tokens] = min(seconds, self._curve.get(tokens, seconds))
 
+    def learned_step(self, size: int, seconds: float) -> None:
+        """A step of so many rows took so long at start; of several the quickest counts."""
+        self._steps[size] = min(seconds, self._steps.get(size, seconds))
+
     def stepped(self, size: int, seconds: float) -> None:
         """A step of `size` rows took so long, with all that goes with it."""
-        self._steps[size] = _blend(self._steps.get(size), seconds)
+        usual = self._step(size)
+        if usual is None:
+            self.learned_step(size, seconds)
+        else:
+            self._step_factor = _blend(self._step_factor, seconds / usual)
 
     def prefilled(self, tokens: int, seconds: float) -> None:
         """A chunk took so long."""
@@ -43,11 +51,14 @@ class Pace:
             self._factor = _blend(self._factor, seconds / curve)
 
     def step_seconds(self, size: int) -> float | None:
-        """The usual time of a step of `size` rows, from the nearest size known."""
-        if not self._steps:
-            return None
-        near = min(self._steps, key=lambda known: (abs(known - size), known))
-        return self._steps[near]
+        """What a step of `size` rows takes now."""
+        usual = self._step(size)
+        return None if usual is None else usual * self._step_factor
+
+    def _step(self, size: int) -> float | None:
+        """A step of more rows bounds one of fewer; beyond what is known, the largest."""
+        above = [seconds for known, seconds in self._steps.items() if known >= size]
+        return min(above) if above else self._steps.get(max(self._steps, default=0))
 
     def chunk_seconds(self, tokens: int) -> float | None:
         """What a chunk would take now."""
@@ -91,8 +102,6 @@ class Pace:
         return low
 
 
-def _blend(before: float | None, now: float) -> float:
+def _blend(before: float, now: float) -> float:
     """A running value that a single slow run moves little."""
-    if before is None:
-        return now
     return before + 0.2 * (min(now, 3 * before) - before)

@@ -59,11 +59,11 @@ class Runner:
     def warm(self) -> None:
         """Compiles each entry and measures it, so that the first clients do not wait for it."""
         for size in self.rows.sizes:
-            for _ in range(2):
+            for again in range(4):
                 start = time.perf_counter()
                 self.rows.step([0] * size, [0] * size)
-                seconds = time.perf_counter() - start
-            self.pace.stepped(size, seconds)
+                if again:  # the first one compiles
+                    self.pace.learned_step(size, time.perf_counter() - start)
         most = min(self.layout.context, self.pace.largest)
         for tokens in sorted({1, min(16, most), min(64, most), min(256, most)}):
             for again in range(3 if tokens > 1 else 4):
