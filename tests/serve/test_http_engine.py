@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from http_fakes import NAME, Served, qwen_text, served, until
-from serve_models import plain
+from serve_models import hybrid, plain
 
 from linnet.serve import Engine
 from linnet.serve.http.service import Limits
@@ -222,3 +222,18 @@ def test_a_request_has_its_time(engine: Engine) -> None:
             server.server.stop()
             server.thread.join(20)
             del engine.drain, engine.close
+
+
+def test_a_second_turn_computes_the_visible_answer_and_the_new_message() -> None:
+    """With thoughts, which the template drops from earlier turns, on a model with recurrent states."""
+    text = qwen_text()
+    with Engine(hybrid(1024), text, rows=2) as engine, served(engine) as server:
+        client = server.client()
+        first: list[Any] = [{"role": "user", "content": "tell me more. " * 30}]
+        asked: dict[str, Any] = {"model": NAME, "max_tokens": 40, "temperature": 1.0, "seed": 4}
+        client.chat.completions.create(messages=first, **asked)
+        said = {"role": "assistant", "content": "Well.", "reasoning_content": "Hm. " * 9}
+        messages = [*first, said, {"role": "user", "content": "And?"}]
+        usage = client.chat.completions.create(messages=messages, **asked).usage
+        stable = len(text.tokenizer.encode(text.chat(first, add_generation_prompt=False)))
+        assert stable > 400 and usage.prompt_tokens_details.cached_tokens >= stable
