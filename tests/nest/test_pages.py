@@ -232,6 +232,23 @@ def test_huge_and_broken_packages_are_refused_and_the_rest_is_shown(
     assert (out / "smollm2-135m-instruct" / "index.html").is_file()
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("Layers = 1000000000", "too many"),
+        ("Layers = 9223372036854775807", "too many"),
+        ("Heads = 8", "requires"),
+    ],
+)
+def test_sizes_without_bounds_are_refused(hostile: Path, change: str, said: str) -> None:
+    card = hostile / "nest.toml"
+    text = card.read_text(encoding="utf-8")
+    name = change.split()[0]
+    card.write_text(re.sub(rf"(?m)^{name} = .*$", change, text), encoding="utf-8")
+    _, refused = build([hostile])
+    assert said in refused["hostile"]
+
+
 def test_a_taken_name_is_refused(hostile: Path, models: Path) -> None:
     _, refused = build([models / "smollm2-135m-instruct", hostile])
     assert "is taken" in refused["hostile"]

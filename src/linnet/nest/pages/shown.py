@@ -11,7 +11,7 @@ from typing import Any
 from linnet.check.checker import Checker
 from linnet.check.modules import ModuleScope
 from linnet.dims import Dim
-from linnet.errors import CheckError, Error
+from linnet.errors import CheckError, Error, PackageError
 from linnet.ir.bound import Bound
 from linnet.ir.manifest import Parameter, manifest, root_block
 from linnet.ir.memory import (
@@ -28,7 +28,7 @@ from linnet.ir.memory import (
 )
 from linnet.ir.passes.pipeline import optimize
 from linnet.ir.program import Function, Program
-from linnet.ir.specialize import specialize
+from linnet.ir.specialize import bind_root, specialize
 from linnet.ir.types import BITS, FLOATS
 from linnet.nest.card import Card, read_card
 from linnet.nest.diagram import Sheet, draw
@@ -40,6 +40,7 @@ from linnet.weights.bindings import read_bindings
 # Sizes at which the fullest moment of a call is looked for; between them it is the same one.
 _PROBES = (1, 64, 2048, 131072)
 _MAX_FILES = 500
+MAX_TENSORS = 200_000  # in a manifest; the largest of the zoo has about eight hundred
 
 
 @dataclass(eq=False)
@@ -60,7 +61,13 @@ class Shown:
         if checked.program is None:
             errors = [d for d in checked.diagnostics if d.severity == "error"]
             raise CheckError(f"{folder}: {errors[0].message}" if errors else str(folder), errors)
-        return cls(folder, card, checker, checked.program, root_block(checked.program, card.root))
+        root = root_block(checked.program, card.root)
+        shown = cls(folder, card, checker, checked.program, root)
+        bind_root(checked.program, root, card.generics)  # raises for sizes that do not fit
+        tensors = sum(s.copies.evaluate(shown.sizes) for s in shown.storage)
+        if tensors > MAX_TENSORS:
+            raise PackageError(f"{folder}: {tensors:,} tensors are too many ({MAX_TENSORS:,})")
+        return shown
 
     @property
     def generics(self) -> dict[str, int | str]:
