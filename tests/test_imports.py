@@ -31,7 +31,7 @@ ROOMS: dict[str, set[str]] = {
              "weights", "text"},
     "native": {"errors", "dims", "ir"},
     "torch": {"source", "errors", "dims", "package", "ir", "check", "weights", "nest", "native"},
-    "serve": {"source", "errors", "ir", "weights", "text", "nest", "torch"},
+    "serve": {"source", "errors", "ir", "check", "weights", "text", "nest", "torch"},
 }
 # Declarations of data classes, which any room may use.
 EVERYWHERE = {"record"}

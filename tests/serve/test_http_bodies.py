@@ -104,4 +104,4 @@ def test_random_bodies(kind: str) -> None:
             assert shown.status in (400, 404), (body, shown.message)
             assert shown.message and len(shown.message) < 1000
             refused += 1
-    assert min(read, refused) > 15
+    assert min(read, refused) > 5

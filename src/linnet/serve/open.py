@@ -49,9 +49,9 @@ def open_engine(
     the rows fit the memory. `snapshot_bytes` by default holds 256 MB, or sixteen recurrent states
     where that is more. `progress` gets a line for each stage. Raises `linnet.Error`.
     """
-    import linnet
     from linnet.nest.card import has_card, read_card
     from linnet.nest.zoo import find_model
+    from linnet.torch.load import load
 
     count = ROWS if rows is None else rows
     if count < 1:
@@ -70,7 +70,7 @@ def open_engine(
     bound[CONTEXT] = length
     progress(said)
     progress("loading weights")
-    loaded = linnet.load(
+    loaded = load(
         path, root=root, weights="random" if random else given, generics=bound, device=device,
         numerics=numerics, quantize=quantize,
     )  # fmt: skip
