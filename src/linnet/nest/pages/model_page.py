@@ -384,11 +384,13 @@ def checked(shown: Shown) -> str:
                           f"<code>{text(strange[0])}</code>"))  # fmt: skip
         else:
             items.append((True, "no binding names a path that does not exist"))
-    if shown.card.check:
-        at = ", ".join(f"{n} = {v}" for n, v in shown.card.check.items())
-        items.append((True, f"entries are tried at <code>{text(at)}</code> by "
-                      "<code>linnet nest check</code>"))  # fmt: skip
     rows = "".join(
         f'<li class="{"yes" if fine else "no"}">{content}</li>' for fine, content in items
     )
-    return f'<ul class="checks">{rows}</ul>'
+    at = ", ".join(f"{n} = {v}" for n, v in shown.card.check.items())
+    more = (
+        f"<p class='note'><code>linnet nest check {text(shown.card.name)}</code> goes on from "
+        "here: it compares every parameter with the header of its tensor in the checkpoint, and runs the "
+        f"entries on random weights{f' at <code>{text(at)}</code>' if at else ''}.</p>"
+    )
+    return f'<ul class="checks">{rows}</ul>{more}'
