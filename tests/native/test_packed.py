@@ -20,14 +20,23 @@ if compiler.why_not() is not None:
 
 PROGRAM = """module packed
 
+use std.nn.decoding::{top_k}
 use std.nn.embedding::{embedding}
 use std.nn.linear::{linear}
+use std.nn.moe::{linear_experts_shared}
 
 pub block Packed {
     param weight: Tensor[OUT, IN; f32]
+    param experts: Tensor[6, OUT, IN; f32]
 
     pub entry apply<N: Dim>(x: Tensor[N, IN; f32]) -> Tensor[N, OUT; f32] {
         return linear(x, weight)
+    }
+    pub entry chosen<N: Dim>(
+        x: Tensor[N, IN; f32], score: Tensor[N, 6; f32],
+    ) -> Tensor[N, 2, OUT; f32] {
+        let (_, who) = top_k<2>(score)
+        return linear_experts_shared(x, experts, who)
     }
     pub entry rows<N: Dim>(ids: Tensor[N; i32]) -> Tensor[N, IN; f32] {
         return embedding(ids, weight)
@@ -178,6 +187,37 @@ def test_packed_linear(
         part = np.ascontiguousarray(x[5 : 5 + n])
         module.entries["apply"]([address(part)], {"N": n}, [address(alone)])
         assert np.array_equal(alone, y[5 : 5 + n])
+
+
+@pytest.mark.parametrize("level", [LEVELS[0], "plain"])
+@pytest.mark.parametrize(
+    ("kind", "group"), [("int8", 32), ("int4", 128), ("q4_1", 32), ("q6_k", 256)]
+)
+def test_packed_experts(
+    kind: str, group: int, level: str, optimized: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LINNET_NATIVE_LEVEL", level)
+    module = NativeModule(optimized, None, None, 2)
+    assert "chosen" in module.entries and "k_experts" in {
+        c.kernel for c in module.choices["chosen"]
+    }
+    random = np.random.default_rng(group)
+    made = make(kind, 6 * OUT, IN, group, random)
+    module.bind("experts", address(made["data"]), kind, address(made.get("scale")),
+                address(made.get("zero")), group)  # fmt: skip
+    x = random.normal(size=(50, IN)).astype(np.float32)
+    score = random.normal(size=(50, 6)).astype(np.float32)
+    y = np.zeros((50, 2, OUT), np.float32)
+    module.entries["chosen"]([address(x), address(score)], {"N": 50}, [address(y)])
+    values = made["values"].reshape(6, OUT, IN).astype(np.float32)
+    who = np.argsort(-score, axis=1)[:, :2]
+    expected = np.einsum("ni,nkoi->nko", x, values[who])
+    size = np.linalg.norm(x, axis=1)[:, None, None] * np.linalg.norm(values[who], axis=-1)
+    assert (np.abs(y - expected) <= 0.0015 * size + 1e-4).all()
+    one = np.zeros((1, 2, OUT), np.float32)
+    part, its = np.ascontiguousarray(x[7:8]), np.ascontiguousarray(score[7:8])
+    module.entries["chosen"]([address(part), address(its)], {"N": 1}, [address(one)])
+    assert np.array_equal(one[0], y[7])
 
 
 @pytest.mark.parametrize(("kind", "group"), FORMATS)

@@ -32,6 +32,7 @@ from linnet.native.frame import (
     narrow,
     nodes_of,
     same_place,
+    siblings_together,
     view_only,
 )
 from linnet.native.nest import Nest, outer_index
@@ -482,7 +483,7 @@ class Emitter:
     def region(self, frame: Frame, region: ir.Region) -> None:
         from linnet.native.ops import HANDLERS
 
-        for op in region.ops:
+        for op in siblings_together(region.ops, self.bound.functions):
             if op.results and all(value in frame.env for value in op.results):
                 continue
             if not op.results or any(frame.uses.get(v, 0) for v in op.results) or effect(op):

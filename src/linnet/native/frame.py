@@ -68,6 +68,43 @@ def count_uses(region: ir.Region) -> dict[ir.Value, int]:
     return dict(use_counts(region))
 
 
+def siblings_together(ops: list[ir.Op], functions: dict[str, Instance]) -> list[ir.Op]:
+    """The same operations, projections of one value side by side: the threads then need not meet
+    between them. A projection reads parameters only, so nothing else orders it."""
+    placed: list[ir.Op] = []
+    groups: dict[ir.Value, ir.Op] = {}
+    defined: dict[ir.Value, int] = {}
+    for op in ops:
+        position = len(placed)
+        if isinstance(op, ir.Call) and op.args and projection(functions[op.callee], functions):
+            first = groups.setdefault(op.args[0], op)
+            if first is not op:
+                after = placed.index(first) + 1
+                if all(v not in defined or defined[v] < after for v in op.operands()):
+                    position = after
+                    groups[op.args[0]] = op
+        placed.insert(position, op)
+        defined = {v: n for n, other in enumerate(placed) for v in other.results}
+    return placed
+
+
+def projection(instance: Instance, functions: dict[str, Instance]) -> bool:
+    """Whether a function is a linear map by its block's parameters, or the op itself."""
+    if instance.source.id == "std.nn.linear::linear":
+        return True
+    calls = 0
+    for op in instance.body.ops:
+        if isinstance(op, ir.Call):
+            calls += 1
+            if not projection(functions[op.callee], functions):
+                return False
+        elif not isinstance(op, (ir.MakeNone, ir.MakeSome)) and not (
+            isinstance(op, ir.ReadMember) and op.kind == "param"
+        ):
+            return False
+    return calls == 1
+
+
 def view_only(node: Node) -> bool:
     return isinstance(node, Mem) or (isinstance(node, Moved) and view_only(node.base))
 

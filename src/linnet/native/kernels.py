@@ -202,8 +202,8 @@ def attention(e: Emitter, f: Frame, op: ir.Call, callee: Instance, bind: dict[st
         f"k_attention(c, {hazard}, {TYPES[dtype]}, {pointer(q)}, {strides(q, 0, 1, 2)},"
         f" {pointer(k)}, {strides(k, 0, 1, 2)}, {pointer(v)}, {strides(v, 0, 1, 2)},"
         f" {pointer(made)}, {strides(made, 0, 1, 2)}, {c_dim(batch)}, {c_dim(heads)}, {c_dim(kv)},"
-        f" {c_dim(queries)}, {c_dim(keys)}, {c_dim(dim)}, {scale.text}, {mask}, {at}, {rows}, {wide},"
-        f" {seen}, {seen_batch});"
+        f" {c_dim(queries)}, {c_dim(keys)}, {c_dim(dim)}, {scale.text}, {mask}, {at}, {rows},"
+        f" {wide}, {seen}, {seen_batch});"
     )
     e.note(op, callee, "k_attention", dtype)
     e.define(f, op.result, made)

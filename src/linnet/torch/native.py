@@ -140,8 +140,8 @@ class Native:
                 if packed is not None:
                     kind, data, scale, zero, group = packed
                     if known.get(path) != data.data_ptr():
-                        parts = (t.data_ptr() if t is not None else 0 for t in (scale, zero))
-                        module.bind(path, data.data_ptr(), kind, *parts, group)
+                        at = [t.data_ptr() if t is not None else 0 for t in (scale, zero)]
+                        module.bind(path, data.data_ptr(), kind, at[0], at[1], group)
                         known[path] = data.data_ptr()
                     continue
                 address = held.data_ptr() if held is not None else 0

@@ -151,6 +151,16 @@ void k_linear(ctx *c, int hazard, const weight *w, int type, const void *x, long
     }
 }
 
+// Counting sort of the slots by expert, stable.
+static void sort_slots(const int64_t *experts, long slots, long count, int32_t *order, int32_t *start) {
+    memset(start, 0, (count + 1) * 4);
+    for (long s = 0; s < slots; s++) start[experts[s] + 1]++;
+    for (long e = 0; e < count; e++) start[e + 1] += start[e];
+    for (long s = 0; s < slots; s++) order[start[experts[s]]++] = (int32_t)s;
+    for (long e = count; e > 0; e--) start[e] = start[e - 1];
+    start[0] = 0;
+}
+
 // Slot s reads row s / share of x and writes row s of y through expert experts[s].
 void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, long ldx, long share,
                const int64_t *experts, long slots, long count, long in, long out, void *y, int ytype,
@@ -160,30 +170,27 @@ void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, lon
     long xrows = slots / share;
     long out_blocks = (out + OUT_BLOCK - 1) / OUT_BLOCK;
     packed_row *quant = NULL;
-    int32_t *order = (int32_t *)shared, *start = order + slots;
-    char *room = shared + ((slots + count + 1) * 4 + 63) / 64 * 64;
-    const int parallel = (double)slots * in * out > 60000.0;
+    const int parallel = (double)slots * in * out > 60000.0, few = slots <= 64;
     step_begin(c, hazard, parallel);
     if (!parallel && c->thread) return;
-    if (c->thread == 0) { // counting sort, stable
-        memset(start, 0, (count + 1) * 4);
-        for (long s = 0; s < slots; s++) start[experts[s] + 1]++;
-        for (long e = 0; e < count; e++) start[e + 1] += start[e];
-        for (long s = 0; s < slots; s++) order[start[experts[s]]++] = (int32_t)s;
-        for (long e = count; e > 0; e--) start[e] = start[e - 1];
-        start[0] = 0;
-    }
-    if (w->kind != DENSE)
-        quant = quantize_all(w, type, x, ldx, xrows, in, room, parallel ? xrows * c->thread / c->threads : 0,
-                             parallel ? xrows * (c->thread + 1) / c->threads : xrows);
-    if (parallel) step_begin(c, 1, 1);
-    atomic_long *next = parallel ? work_counter(c) : NULL;
     size_t panels = w->kind != DENSE ? OUT_BLOCK * unpacked_bytes(in) : 0;
-    char *own = scratch(c, ROW_BLOCK * (16 + sizeof(packed_row)) + 128 + panels);
+    size_t lists = ((slots + count + 1) * 4 + 63) / 64 * 64;
+    size_t quants = few ? xrows * (packed_row_bytes(in) + sizeof(packed_row)) + 64 : 0;
+    char *own = scratch(c, ROW_BLOCK * (16 + sizeof(packed_row)) + 128 + panels + (few ? lists + quants : 0));
     const void **rows = (const void **)own;
     long *dest = (long *)(own + ROW_BLOCK * 8);
     packed_row *part = (packed_row *)(own + ROW_BLOCK * 16);
     char *memory = own + (ROW_BLOCK * (16 + sizeof(packed_row)) + 127) / 64 * 64;
+    // With few slots every thread makes its own lists: less work than meeting.
+    char *place = few ? memory + panels : shared;
+    int32_t *order = (int32_t *)place, *start = order + slots;
+    if (few || c->thread == 0) sort_slots(experts, slots, count, order, start);
+    if (w->kind != DENSE)
+        quant = quantize_all(w, type, x, ldx, xrows, in, place + lists,
+                             parallel && !few ? xrows * c->thread / c->threads : 0,
+                             parallel && !few ? xrows * (c->thread + 1) / c->threads : xrows);
+    if (parallel && !few) step_begin(c, 1, 1);
+    atomic_long *next = parallel ? work_counter(c) : NULL;
     long task = next ? work_next(next) : 0, at = 0;
     for (long e = 0; e < count; e++) {
         long n = start[e + 1] - start[e];
