@@ -10,17 +10,9 @@ import pytest
 from linnet.check import check_package
 from linnet.cli.main import main
 from linnet.ir.manifest import manifest, root_block
-from linnet.ir.memory import (
-    bind_partly,
-    element_bits,
-    free_sizes,
-    held,
-    in_checkpoint,
-    packing,
-    peak,
-    storage,
-)
+from linnet.ir.memory import element_bits, free_sizes, held, in_checkpoint, packing, storage
 from linnet.ir.passes.pipeline import optimize
+from linnet.ir.peak import bind_partly, peak
 from linnet.ir.program import Program
 from linnet.ir.types import BITS
 from linnet.nest.card import read_card

@@ -53,8 +53,9 @@ def run(args: argparse.Namespace) -> int:
 def predict(target: Target, quantize: int, tokens: int) -> dict[str, int | dict[str, int]]:
     """Bytes by part, and by entry for the values at work."""
     from linnet.ir.manifest import root_block
-    from linnet.ir.memory import entry_sizes, free_sizes, held, in_checkpoint, peak, storage
+    from linnet.ir.memory import free_sizes, held, in_checkpoint, storage
     from linnet.ir.passes.pipeline import optimize
+    from linnet.ir.peak import entry_sizes, peak
     from linnet.ir.specialize import bind_root, specialize
 
     program = target.program()

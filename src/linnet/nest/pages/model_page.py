@@ -390,7 +390,7 @@ def checked(shown: Shown) -> str:
     at = ", ".join(f"{n} = {v}" for n, v in shown.card.check.items())
     more = (
         f"<p class='note'><code>linnet nest check {text(shown.card.name)}</code> goes on from "
-        "here: it compares every parameter with the header of its tensor in the checkpoint, and runs the "
-        f"entries on random weights{f' at <code>{text(at)}</code>' if at else ''}.</p>"
+        "here: it compares every parameter with the header of its tensor in the checkpoint, and "
+        f"runs the entries on random weights{f' at <code>{text(at)}</code>' if at else ''}.</p>"
     )
     return f'<ul class="checks">{rows}</ul>{more}'

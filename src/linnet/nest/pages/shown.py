@@ -17,16 +17,14 @@ from linnet.ir.manifest import Parameter, manifest, root_block
 from linnet.ir.memory import (
     PACKED_BITS,
     Stored,
-    bind_partly,
     element_bits,
-    entry_sizes,
     free_sizes,
     in_checkpoint,
     packing,
-    peak,
     storage,
 )
 from linnet.ir.passes.pipeline import optimize
+from linnet.ir.peak import bind_partly, entry_sizes, peak
 from linnet.ir.program import Function, Program
 from linnet.ir.specialize import bind_root, specialize
 from linnet.ir.types import BITS, FLOATS
