@@ -28,6 +28,7 @@ from linnet.check.checker import Checked
 from linnet.diagnostics.diagnostic import Diagnostic
 from linnet.errors import PackageError
 from linnet.ir.program import Value
+from linnet.lint import lint_package
 from linnet.package import open_package
 from linnet.source import Span
 
@@ -164,6 +165,8 @@ def run(program: Program, folder: Path) -> Checked | None:
     with recorded() as types:
         checked, diagnostics = check(path)
     expected = program.expected()
+    if any(code.startswith("W2") for _, _, code in expected):
+        diagnostics = lint_package(open_package(path))
     warned = any(code[0] == "W" for _, _, code in expected)
     found = []
     said: dict[tuple[str, int], str] = {}

@@ -24,6 +24,7 @@ ROOMS: dict[str, set[str]] = {
     "package": {"source", "errors", "diagnostics", "syntax"},
     "ir": {"source", "errors", "dims"},
     "check": {"source", "errors", "diagnostics", "syntax", "dims", "package", "ir"},
+    "lint": {"source", "errors", "diagnostics", "syntax", "dims", "package", "ir", "check"},
     # Beside the line: they know files and text, not torch; the registry checks what it shows.
     "weights": {"source", "errors", "ir"},
     "text": {"source", "errors", "weights"},

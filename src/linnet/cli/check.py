@@ -86,14 +86,19 @@ def once(args: argparse.Namespace) -> int:
         print(f"{_number(count, 'fix', 'fixes')} in {_number(len(files), 'file')}", file=sys.stderr)
     else:
         report = check_paths(args.paths)
-    if args.output == "text":
-        _print_text(report)
-    elif args.output in ("concise", "github"):
-        _print_lines(report, args.output)
-    else:
-        _print_document(report, args.output)
+    show(report, args.output)
     failed = report.failures or report.count("error") or (args.strict and report.diagnostics)
     return 1 if failed else 0
+
+
+def show(report: Report, form: str) -> None:
+    """Print a report in one of `FORMS`."""
+    if form == "text":
+        _print_text(report)
+    elif form in ("concise", "github"):
+        _print_lines(report, form)
+    else:
+        _print_document(report, form)
 
 
 def check_paths(paths: list[str]) -> Report:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # In the order of `linnet --help`; one line each, so that help imports nothing.
 COMMANDS: dict[str, str] = {
     "check": "check files, packages and card folders",
+    "lint": "what is correct and could be better: slow definitions, needless words, names",
     "fmt": "write files in the language's one style",
     "explain": "what a code of a finding means, with the way out",
     "inspect": "a model's parameters, syntax, IR, diagram, generated code and kernels",
@@ -27,6 +28,9 @@ COMMANDS: dict[str, str] = {
     "generate": "continue a text, or answer it with --chat",
     "chat": "talk to a model in the terminal",
     "serve": "OpenAI's API for a model, and a chat page",
+    "list": "the models of the zoo, or of another registry",
+    "show": "one model: its card, entries, sizes and files",
+    "pull": "fetch a model's weights and tokenizer",
     "nest": "the zoo: its pages and checks",
 }
 
@@ -37,6 +41,7 @@ EXTRAS = {
     "tokenizers": "text",
     "jinja2": "text",
     "gguf": "gguf",
+    "huggingface_hub": "hub",
     "markdown_it": "pages",
     "starlette": "serve",
     "uvicorn": "serve",

@@ -74,4 +74,9 @@ TITLES: dict[str, str] = {
     "W1001": "unused import",
     "W1002": "unused local",
     "W1003": "unused member",
+    # Of `linnet lint`
+    "W2001": "slow definition",
+    "W2002": "name unlike others of its kind",
+    "W2003": "variable that never varies",
+    "W2004": "needless cast",
 }
