@@ -42,4 +42,20 @@ def kernels(target: Model | Bound, entry: str, numerics: str = "fast") -> str:
         chosen = kernel.name if kernel else "its body"
         test = f"  [{kernel.test_id}]" if kernel else ""
         lines.append(f"{choice.caller}: {choice.op} -> {chosen} ({choice.reason}){test}")
-    return "\n".join(lines) if lines else "no op is called"
+    text = "\n".join(lines) if lines else "no op is called"
+    return text if numerics != "fast" else f"{text}\n\n{native_kernels(target, entry)}"
+
+
+def native_kernels(target: Model | Bound, entry: str) -> str:
+    """The same for the native CPU backend, which runs an entry on a CPU where it can."""
+    from linnet.native.inspect import kernels
+    from linnet.torch.module import Model
+
+    if isinstance(target, Model):
+        if target.native.reason is not None:
+            return f"native: not used, {target.native.reason}"
+        target, _ = target.compiler.optimized(True)
+    ranges = analyze(target, target.entries[entry])
+    if ranges.open and target.functions[target.entries[entry]].writes:
+        return "native: not used for this entry, an index is checked after states were written"
+    return kernels(target, entry, ranges.unchecked)
