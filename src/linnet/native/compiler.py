@@ -21,6 +21,7 @@ from pathlib import Path
 from linnet.errors import BackendError
 
 SOURCES = Path(__file__).parent / "c"
+CACHE_BYTES = 500_000_000
 KERNELS = ("team.c", "dot.c", "linear.c", "packed.c", "attention.c", "recurrent.c", "order.c")
 COMMON = (
     "-std=gnu11", "-O3", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math",
@@ -126,6 +127,7 @@ def build(parts: Sequence[str], threads: int = 2) -> Path:
     folder = cache_folder()
     target = folder / f"{digest([*base, *kernels.values(), *parts])}.so"
     if target.exists():
+        os.utime(target)
         return target
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix="build-") as temporary:
@@ -172,7 +174,26 @@ def build(parts: Sequence[str], threads: int = 2) -> Path:
         linked = room / "linked.so"
         run([cc, *use, "-shared", *map(str, objects), "-o", str(linked), "-lm", "-pthread"])
         os.replace(linked, target)
+    prune(folder)
     return target
+
+
+def prune(folder: Path, most: int = CACHE_BYTES) -> None:
+    """Remove what was used longest ago until the folder holds at most `most` bytes."""
+    found = []
+    for path in folder.iterdir():
+        try:
+            status = path.stat()
+        except FileNotFoundError:  # another process was first
+            continue
+        if path.is_file():
+            found.append((status.st_mtime, status.st_size, path))
+    total = sum(size for _, size, _ in found)
+    for _, size, path in sorted(found)[:-1]:
+        if total <= most:
+            break
+        path.unlink(missing_ok=True)
+        total -= size
 
 
 def why_not() -> str | None:
