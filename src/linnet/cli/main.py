@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "lint": "what is correct and could be better: slow definitions, needless words, names",
     "fmt": "write files in the language's one style",
     "explain": "what a code of a finding means, with the way out",
+    "init": "a new package that checks and runs",
     "inspect": "a model's parameters, syntax, IR, diagram, generated code and kernels",
     "memory": "what a model holds in memory at sizes of your choice",
     "generate": "continue a text, or answer it with --chat",
@@ -129,7 +130,8 @@ def run_subcommand(name: str, help: str, table: dict[str, str], rest: list[str])
         return run_module(command, f"{name} {rest[0]}", rest[1:])
     width = max(map(len, table))
     lines = "\n".join(f"  {sub:<{width}}  {summary}" for sub, summary in table.items())
-    usage = f"usage: linnet {name} SUBCOMMAND [ARGUMENT …]\n\n{help}\n\nsubcommands:\n{lines}"
+    shown = with_example(name, help)
+    usage = f"usage: linnet {name} SUBCOMMAND [ARGUMENT …]\n\n{shown}\n\nsubcommands:\n{lines}"
     if rest and rest[0] in ("--help", "-h", "help"):
         print(usage)
         return 0
@@ -147,7 +149,7 @@ def run_module(command: Any, name: str, rest: list[str]) -> int:
     columns = help_width()  # argparse would ask `shutil`, which is slow to import
     parser = argparse.ArgumentParser(
         prog=f"linnet {name}",
-        description=command.HELP,
+        description=with_example(name, command.HELP),
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=columns),
         allow_abbrev=False,
     )
@@ -159,6 +161,15 @@ def run_module(command: Any, name: str, rest: list[str]) -> int:
         return stop.code if isinstance(stop.code, int) else 2
     status = command.run(args)
     return status if isinstance(status, int) else 0
+
+
+def with_example(name: str, help: str) -> str:
+    """A command's help, with an example from the table where it has none."""
+    if "\n  linnet " in help:
+        return help
+    from linnet.cli.examples import EXAMPLES
+
+    return f"{help}\n\n{EXAMPLES[name]}" if name in EXAMPLES else help
 
 
 def help_text() -> str:
