@@ -264,5 +264,5 @@ def test_mutated_programs(tmp_path: Path) -> None:
 
 @pytest.mark.fuzz
 def test_many_mutated_programs(tmp_path: Path) -> None:
-    for seed in range(2, 22):
+    for seed in range(2, 102):
         run_mutants(tmp_path, seed, 2000)

@@ -92,8 +92,9 @@ def test_text_and_values() -> None:
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize("start", range(1_000, 41_000, 1_000))
+@pytest.mark.parametrize("start", range(1_000, 251_000, 1_000))  # a million goals
 def test_nothing_false_is_proven_at_length(start: int) -> None:
     for seed in range(start, start + 1_000):
         check(seed)
-        check_text(seed)
+        if seed % 5 == 0:
+            check_text(seed)
