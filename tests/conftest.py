@@ -14,6 +14,8 @@ import pytest
 # The models of the tests are small: a second thread costs more in barriers than it gives, and
 # tests run side by side. Set before torch is first imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# No test reaches for the network; those of fetching start processes of their own.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # Tests check what is there, and leave nothing in the user's cache.
 os.environ.setdefault("LINNET_NO_CACHE", "1")
 

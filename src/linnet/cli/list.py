@@ -1,0 +1,68 @@
+"""`linnet list`: what models there are."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+HELP = """\
+List the models of the zoo, or of another registry: a folder, a file or an address of an
+index (`linnet nest index`). LINNET_REGISTRY names one for good."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add_registry(parser)
+    parser.add_argument("--task", metavar="TAG", help="only models with this tag")
+    parser.add_argument("--family", metavar="NAME", help="only models of this family")
+    parser.add_argument("--json", action="store_true", help="the models as JSON")
+
+
+def add_registry(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--registry", metavar="WHERE", help="a folder, a file or an address")
+
+
+def run(args: argparse.Namespace) -> int:
+    from linnet.nest.registry import open_registry
+
+    registry = open_registry(args.registry)
+    models = [
+        model
+        for model in registry.models
+        if (args.task is None or args.task in model.get("tags", []))
+        and (args.family is None or args.family == model.get("family"))
+    ]
+    if args.json:
+        from json import dumps
+
+        print(dumps({"version": 1, "models": models}, indent=2))
+    else:
+        for line in table(models):
+            print(line)
+    for name, reason in registry.refused.items():
+        print(f"error: {name} is left out: {reason}", file=sys.stderr)
+    return 1 if registry.refused else 0
+
+
+def table(models: list[dict[str, object]]) -> list[str]:
+    rows = []
+    for model in models:
+        tags = model.get("tags")
+        task = str(tags[0]) if isinstance(tags, list) and tags else ""
+        count = model.get("parameters")
+        size = human(count) if isinstance(count, int) else ""
+        told = [str(model.get(key) or "") for key in ("license", "title")]
+        rows.append([str(model["name"]), task, size, *told])
+    widths = [max((len(row[at]) for row in rows), default=0) for at in range(5)]
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def human(count: int) -> str:
+    """`134.5M`, as one speaks of parameters."""
+    for unit, size in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
+        if count >= size:
+            return f"{count / size:.3g}{unit}"
+    return str(count)
