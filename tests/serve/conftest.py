@@ -20,8 +20,8 @@ class Steady(Pace):
         super().__init__()
         self.tokens = tokens
 
-    def chunk(self, size: int | None) -> int:
-        return self.tokens
+    def fits(self, room: float, first: bool = True) -> int:
+        return self.tokens if first else 0
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -62,10 +62,13 @@ def test_bf16_logits_and_rows_that_cannot_be_drawn():
     assert rows[1].state.counts == {}
 
 
+def chunk(pace, size, waiting=1, running=4):
+    return pace.fits(pace.room(size, waiting, running))
+
+
 def test_a_chunk_takes_about_as_long_as_a_step():
     pace = Pace()
-    assert pace.chunk(None) == pace.largest
-    assert pace.chunk(4) == pace.largest  # nothing is known yet
+    assert pace.fits(pace.room(4, 1, 1)) == pace.largest  # nothing is known yet
     for tokens in (1, 16, 64, 256):
         pace.learned(tokens, 0.005 + 0.001 * tokens)
         pace.learned(tokens, 0.5)  # a slow run beside a quick one counts for nothing
@@ -74,15 +77,27 @@ def test_a_chunk_takes_about_as_long_as_a_step():
     pace.learned_step(4, 0.100)
     pace.learned_step(2, 0.900)  # no step of two rows takes longer than one of four
     assert pace.step_seconds(2) == pace.step_seconds(8) == 0.100
-    assert pace.chunk(4) == 75
-    assert pace.chunk(None) == pace.largest
+    assert chunk(pace, 4) == 75
+    assert 24 <= pace.fits(0.030, first=False) <= 25
+    assert pace.fits(0.010, first=False) == 0, "not worth a chunk"
     for _ in range(60):  # the machine is half as fast: both take twice as long
         pace.stepped(4, 0.200)
         pace.prefilled(75, 0.160)
-    assert 70 <= pace.chunk(4) <= 80
+    assert 70 <= chunk(pace, 4) <= 80
     for _ in range(60):
         pace.stepped(4, 0.001)
-    assert pace.chunk(4) == 4, "a prompt never stands still"
+    assert chunk(pace, 4) == 4, "a prompt never stands still"
+
+
+def test_a_crowd_comes_in_faster():
+    pace = Pace()
+    pace.learned_step(4, 0.050)
+    for tokens in (1, 16, 64, 256):
+        pace.learned(tokens, 0.001 * tokens)
+    assert pace.room(4, 1, 4) == pace.room(4, 4, 4) == pytest.approx(0.040)
+    assert pace.room(4, 12, 4) == pytest.approx(0.120)
+    assert pace.room(4, 1000, 1) == 1.0
+    assert chunk(pace, 4, 12) == 120
 
 
 def test_tokens_that_cost_nothing_come_along():
@@ -93,7 +108,7 @@ def test_tokens_that_cost_nothing_come_along():
     for _ in range(60):
         pace.stepped(1, 0.020)
         pace.prefilled(16, 0.044)  # and one busy hour does not end in single tokens
-    assert 16 <= pace.chunk(1) <= 30
+    assert 16 <= chunk(pace, 1) <= 30
 
 
 def test_one_slow_run_moves_little():

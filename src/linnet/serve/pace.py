@@ -1,7 +1,9 @@
 """How much of a prompt goes in between two steps.
 
 A stream that runs should wait at most about twice its usual time between tokens while a prompt
-comes in: so a chunk takes about as long as a step. How the time of a chunk grows with its tokens,
+comes in: so the chunks between two steps take about as long as a step. Where more wait to come in
+than run, that would help few at the cost of many: the time of chunks to that of steps is then as
+those who wait to those who run. How the time of a chunk grows with its tokens,
 and that of a step with its rows, is measured once, at start; how fast they are now, as they
 happen. One factor stands for all sizes, so that an hour in which the machine is busy cannot leave
 a stale figure behind for a size that is then never tried again.
@@ -9,12 +11,16 @@ a stale figure behind for a size that is then never tried again.
 
 from __future__ import annotations
 
+import math
+
 LARGEST = 512
 # Part of the pause that a chunk is planned to fill: the rest is for what varies.
 FILL = 0.8
 # A chunk reads all weights however short it is; tokens that cost next to nothing more come along.
 FREE = 1.3
 LEAST = 4
+WORTH = 16  # a further chunk in the same pause has so many tokens at least
+LONGEST = 1.0  # seconds of a pause, whoever waits
 
 
 class Pace:
@@ -83,15 +89,25 @@ class Pace:
         assert before is not None
         return before[1] + slope * (tokens - before[0])
 
-    def chunk(self, size: int | None) -> int:
-        """How many tokens the next chunk may have; `size` is the rows of the step beside which
-        it runs, None where no stream waits."""
-        step = None if size is None else self.step_seconds(size)
-        single = self.chunk_seconds(1)
-        if step is None or single is None:
+    def room(self, size: int, waiting: int, running: int) -> float:
+        """Seconds of chunks beside a step of `size` rows; `running` answers run and `waiting`
+        requests wait or are coming in. Infinite while nothing is known."""
+        step = self.step_seconds(size)
+        if step is None or not self._curve:
+            return math.inf
+        return min(LONGEST, step * self.fill * max(1.0, waiting / max(1, running)))
+
+    def fits(self, room: float, first: bool = True) -> int:
+        """How many tokens of a chunk take at most so many seconds; 0 where it is not worth one.
+        The `first` chunk of a pause has some in any case: a prompt never stands still."""
+        if math.isinf(room):
             return self.largest
-        room = max(step * self.fill, single * FREE)
-        low, high = min(LEAST, self.largest), self.largest
+        single = self.chunk_seconds(1)
+        if single is None:
+            return self.largest
+        if first:
+            room = max(room, single * FREE)
+        low, high = 0, self.largest
         while low < high:  # the most tokens that fit the room
             middle = (low + high + 1) // 2
             seconds = self.chunk_seconds(middle)
@@ -99,7 +115,9 @@ class Pace:
                 low = middle
             else:
                 high = middle - 1
-        return low
+        if first:
+            return max(low, min(LEAST, self.largest))
+        return low if low >= WORTH else 0
 
 
 def _blend(before: float, now: float) -> float:

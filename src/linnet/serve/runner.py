@@ -6,6 +6,7 @@ A `Runner` holds the live states, the queue and the snapshots, and has no thread
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from linnet.serve.answer import Answer
 
 WORTH = 32  # tokens that a snapshot must save to be taken where two prompts part
+TAIL = 8  # tokens that are not left over for a chunk of their own
 STRIDE = 1024  # tokens between snapshots within a long prompt, at least
 COUNTS = (
     "steps", "prompt_tokens", "cached_tokens", "new_tokens", "cache_hits", "cache_misses",
@@ -175,11 +177,15 @@ class Runner:
     # --- Prompts ----------------------------------------------------------------
 
     def _prompts(self, stepped: bool) -> None:
-        """As much of the prompts as may come in between two steps."""
+        """As much of the prompts as may come in between two steps; one chunk where none runs."""
         schedule = self.schedule
-        size = self.rows.size_for(max(1, schedule.expected())) if stepped else None
-        room = self.pace.chunk(size)
-        while room > 0:
+        room = math.inf
+        if stepped:
+            waiting = len(schedule.waiting) + schedule.prefilling
+            size = self.rows.size_for(max(1, schedule.used))
+            room = self.pace.room(size, waiting, schedule.running)
+        first = True
+        while (tokens := self.pace.fits(room, first)) > 0:
             while not self._shares() and (admitted := schedule.admit()) is not None:
                 self._guard(admitted[1], self._begin, *admitted)
             lane = schedule.next_lane()
@@ -187,10 +193,12 @@ class Runner:
                 return
             job = schedule.lanes[lane]
             assert job is not None
-            done = self._guard(job, self._chunk, lane, job, room)
-            room -= done or room
-            if not stepped and schedule.running:
-                return  # the first sequence runs: from now on there is one who waits
+            start = time.perf_counter()
+            self._guard(job, self._chunk, lane, job, tokens)
+            if math.isinf(room):
+                return
+            room -= time.perf_counter() - start
+            first = False
 
     def _shares(self) -> bool:
         """Whether the next request begins like a prompt that is coming in, which is then to be
@@ -255,10 +263,12 @@ class Runner:
         stride = -(-stride // 64) * 64
         return range((start // stride + 1) * stride, end, stride)
 
-    def _chunk(self, lane: int, job: Job, room: int) -> int:
-        """The next tokens of one prompt; returns how many."""
+    def _chunk(self, lane: int, job: Job, room: int) -> None:
+        """The next tokens of one prompt, about `room` of them."""
         start = time.perf_counter()
         end = min(job.position + room, job.marks[0])
+        if job.marks[0] - end < TAIL and job.marks[0] - job.position <= self.pace.largest:
+            end = job.marks[0]  # a chunk of a few tokens takes as long as one of many
         part = job.prompt[job.position : end]
         logits = self.lanes.prefill(lane, part, job.position)
         job.position = end
@@ -282,7 +292,6 @@ class Runner:
                 else None
             )
             self._answer(job, logits, found, lane)
-        return len(part)
 
     def _answer(self, job: Job, logits: Tensor, held: Snapshot | None, lane: int | None) -> None:
         """The prompt is in: the first token of each answer, and a row for each while there are

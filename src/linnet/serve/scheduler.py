@@ -99,11 +99,6 @@ class Scheduler:
         """Rows up to the last that is taken."""
         return max((i + 1 for i, row in enumerate(self.rows) if row is not None), default=0)
 
-    def expected(self) -> int:
-        """How many rows will be taken when all that waits for one has come in."""
-        more = self.prefilling + len(self.forks) + len(self.waiting)
-        return min(len(self.rows), self.running + more)
-
     def live(self) -> Iterator[tuple[int, Running]]:
         for i, row in enumerate(self.rows):
             if row is not None:
