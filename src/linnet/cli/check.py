@@ -137,6 +137,17 @@ def check_paths(paths: list[str]) -> Report:
 
 def _check(path: str) -> tuple[Package, list[Diagnostic]]:
     """Check one package, leaving out what has been proven of others before."""
+    import gc
+
+    # Nothing here lets go of much: the collector would only look at it again and again.
+    gc.disable()
+    try:
+        return _checked(path)
+    finally:
+        gc.enable()
+
+
+def _checked(path: str) -> tuple[Package, list[Diagnostic]]:
     from linnet.check import check_package
     from linnet.package import cache, open_package
 

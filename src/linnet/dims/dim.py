@@ -422,6 +422,13 @@ def quotient(a: Monomial, b: Monomial) -> Monomial | None:
 
 def rebuild(dim: Dim, atom_of: Callable[[Atom], Dim]) -> Dim:
     """`dim` with every atom replaced by `atom_of(atom)`."""
+    if len(dim.terms) == 1:  # most are a single name, or a number
+        monomial, coefficient = dim.terms[0]
+        if not monomial:
+            return dim
+        if len(monomial) == 1 and monomial[0][1] == 1:
+            value = atom_of(monomial[0][0])
+            return value if coefficient == 1 else combine([(coefficient, value)])
     values: dict[Atom, Dim] = {}
     for atom in dim.atoms():
         if atom not in values:
