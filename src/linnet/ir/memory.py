@@ -147,9 +147,9 @@ def all_ops(region: Region) -> list[Op]:
     return found
 
 
-# Bits of a quantized element with its share of a group's scale (f32) and, by 4 bits, zero (u8).
+# Bits of a quantized element with its share of a group's scale (f32).
 GROUP = 128
-PACKED_BITS = {8: 8 + 32 / GROUP, 4: 4 + (32 + 8) / GROUP}
+PACKED_BITS = {8: 8 + 32 / GROUP, 4: 4 + 32 / GROUP}
 LEAST_ROWS = 64  # matrices with fewer are gates and the like, and stay as they are
 
 

@@ -81,7 +81,8 @@ class Emitter:
         self.head: list[str] = []
         self.early: list[str] = []
         self.choices: list[Choice] = []
-        self.packable: set[str] = set()  # parameters that only packed-aware kernels read
+        self.packable: set[str] = set()  # parameters that kernels for packed weights read
+        self.places: dict[str, tuple[str, str]] = {}  # a member's memory → its kind and name
         self.in_range: set[Buffer] = set()  # indices made here that are sound by construction
         self.log: list[Node] = []  # nodes in the order in which they were made
 
@@ -443,6 +444,7 @@ class Emitter:
         slot = frame.place + self.table.offset(frame.kind, name)
         assert isinstance(member.type, (TensorType, ScalarType))
         key = f"a->w[{outer_index(slot)}].data"
+        self.places[key] = (frame.kind, name)
         buffer = self.members.get(key)
         if buffer is None:
             buffer = Buffer(key, member.type.dtype, constant=member.kind != "state")

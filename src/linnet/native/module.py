@@ -89,6 +89,7 @@ class NativeModule:
         self.choices: dict[str, list[Choice]] = {}
         self.refused: dict[str, str] = {}  # entries that this backend does not compile, and why
         self.packable: set[str] = set()
+        self.dense: set[tuple[str, str]] = set()  # (kind, member): must be bound dense
         nests: dict[str, str] = {}
         functions: dict[str, Function] = {}
         for name in entries if entries is not None else list(bound.entries):
@@ -103,6 +104,9 @@ class NativeModule:
                 continue
             self.choices[name] = functions[name].choices
             self.packable |= emitter.packable
+            # A weight's memory stands in the text only where it is read as dense elements.
+            text = functions[name].text
+            self.dense |= {place for key, place in emitter.places.items() if key in text}
         self.text = "".join(self.parts(nests, functions))
         self.library = ctypes.CDLL(str(compiler.build(self.parts(nests, functions), self.threads)))
         self.library.team_create.restype = ctypes.c_void_p

@@ -210,7 +210,7 @@ class Engine:
     def memory(self) -> Memory:
         lanes = len(self.runner.schedule.lanes)
         rows = len(self.runner.schedule.rows)
-        weights = sum(t.numel() * t.element_size() for t in self.model.parameters())
+        weights = sum(getattr(t, "bytes", t.nbytes) for t in self.model.parameters())
         total = (rows + lanes) * self.runner.layout.row_bytes
         return Memory(weights, total, self.runner.cache.budget, rows, self.context)
 

@@ -16,12 +16,16 @@ from linnet.ir.manifest import Parameter, manifest, root_block
 from linnet.ir.specialize import specialize
 from linnet.torch import dtypes
 from linnet.torch.module import NUMERICS, Model, Rebound
+from linnet.torch.packed import PackedTensor
 from linnet.torch.random import RandomWeights
+from linnet.weights.choice import FORMATS, Choice
+from linnet.weights.quantize import quantize_tensor, quantize_values
 
 if TYPE_CHECKING:
     from linnet.ir.program import Program
     from linnet.nest.card import Card
     from linnet.weights.checkpoint import Checkpoint
+    from linnet.weights.packed import Packed
     from linnet.weights.plan import Entry, Plan
 
 StrPath = str | PathLike[str]
@@ -47,22 +51,25 @@ def load(
     is a folder, a file, a list of files, or "random" (with `seed`); default: what the card
     names. `bindings` maps parameter paths to tensor names; default: the card's, else the
     paths themselves. `generics` override the card's. `numerics` is "exact", "equivalent" or
-    "fast". `cast` allows weights to be narrowed. With `trainable` every entry is
+    "fast". `cast` allows weights to be narrowed. `quantize` "int8" or "int4" packs linear,
+    expert and embedding weights in groups along their rows; "stored" keeps those of a GGUF
+    file in its own blocks. With `trainable` every entry is
     differentiable and states are replaced, never written in place.
 
     Raises PackageError, CardError, CheckError, BindError, WeightsError or BackendError.
     """
     if numerics not in NUMERICS:
         raise InputError(f"numerics: expected one of {', '.join(NUMERICS)}, found {numerics!r}")
-    if quantize is not None:
-        raise BackendError("quantize: this version loads weights as they are stored, or cast")
     place = _device(device)
+    if quantize is not None:
+        _quantizable(quantize, place, trainable)
     path, card, program = _open(model)
     block = _root(program, root or (card.root if card else None))
     bound_generics: dict[str, Any] = dict(card.generics) if card else {}
     bound_generics.update(generics or {})
     listed = manifest(program, block, bound_generics) if block else []
-    source = _Source(path, card, listed, weights, bindings, cast, seed, place, trainable)
+    choice = Choice(program, block, bound_generics, quantize)
+    source = _Source(path, card, listed, weights, bindings, cast, seed, place, trainable, choice)
     present = source.present
     bound = specialize(program, block, bound_generics, present)
     there = manifest(program, block, bound_generics, present) if block else []
@@ -109,9 +116,9 @@ class _Source:
 
     def __init__(
         self, path: Path, card: Card | None, listed: list[Parameter], weights: Any, bindings: Any,
-        cast: bool, seed: int, device: torch.device, trainable: bool,
+        cast: bool, seed: int, device: torch.device, trainable: bool, choice: Choice,
     ):  # fmt: skip
-        self.device, self.trainable = device, trainable
+        self.device, self.trainable, self.choice = device, trainable, choice
         self.checkpoint: Checkpoint | None = None
         self.plan: Plan | None = None
         self.random: RandomWeights | None = None
@@ -140,7 +147,8 @@ class _Source:
         if self.random is not None:
             for parameter in listed:
                 if parameter.kind != "state":
-                    model.set_parameter(parameter.path, self.random.make(parameter))
+                    made = self.random.make(parameter)
+                    model.set_parameter(parameter.path, self.packed_from(made, parameter))
             return
         if self.plan is None or self.checkpoint is None:
             return
@@ -153,14 +161,52 @@ class _Source:
         self.checkpoint.close()
 
     def tensor(self, entry: Entry) -> Tensor:
-        """One tensor of the checkpoint: the mapped file itself where the dtype is the same."""
+        """One tensor of the checkpoint: the mapped file itself where the dtype is the same, or
+        where it is packed there as it is wanted."""
         assert self.checkpoint is not None
         dtype = dtypes.STORAGE[entry.dtype]
+        found = self.packed(entry)
+        if found is not None:
+            return PackedTensor(found, dtype)
         raw = self.checkpoint.read(entry.tensor, entry.dtype)
         if len(raw) == 0:
             return torch.empty(entry.shape, dtype=dtype, device=self.device)
         tensor = torch.frombuffer(raw, dtype=dtype).view(entry.shape)
         return tensor.to(self.device) if self.device.type != "cpu" else tensor
+
+    def packed(self, entry: Entry) -> Packed | None:
+        """The tensor in few bits, where the file has it so or `quantize` asks for it."""
+        assert self.checkpoint is not None
+        if self.device.type != "cpu" or self.trainable:
+            return None
+        if self.choice.keeps(entry.paths, entry.stored, entry.dtype):
+            return self.checkpoint.packed(entry.tensor)
+        kind = self.choice.format(entry.paths, entry.shape, entry.dtype)
+        if kind is None:
+            return None
+        return quantize_tensor(self.checkpoint, entry.tensor, entry.shape, kind)
+
+    def packed_from(self, made: Tensor, parameter: Parameter) -> Tensor:
+        """A tensor of random numbers, packed where `quantize` asks for it."""
+        kind = self.choice.format((parameter.path,), parameter.shape, parameter.dtype)
+        if kind is None:
+            return made
+        return PackedTensor(quantize_values(_array(made), parameter.shape, kind), made.dtype)
+
+
+def _array(tensor: Tensor) -> Any:
+    """Rows of any float tensor, as f32 arrays made when they are asked for."""
+    flat = tensor.reshape(-1, tensor.shape[-1])
+    return lambda start, stop: flat[start:stop].float().numpy()
+
+
+def _quantizable(quantize: str, place: torch.device, trainable: bool) -> None:
+    if quantize not in FORMATS:
+        raise InputError(f"quantize: expected one of {', '.join(FORMATS)}, found {quantize!r}")
+    if trainable:
+        raise BackendError("quantize: packed weights have no gradients; load without trainable")
+    if place.type != "cpu":
+        raise BackendError(f"quantize: packed weights run on the CPU, the device is {place}")
 
 
 def _weights_of(path: Path, card: Card | None) -> Any:

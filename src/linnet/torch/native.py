@@ -46,6 +46,8 @@ class Native:
         self.refused: dict[str, str] = {}
         self._ready = False
         self._params: dict[str, int] = {}
+        self._dense: dict[str, tuple[Any, Tensor]] = {}  # packed ones that had to be opened
+        self._paths: frozenset[str] | None = None
         if self.reason is not None and self.backend == "native":
             raise BackendError(f"the native backend cannot run this model: {self.reason}")
 
@@ -129,7 +131,8 @@ class Native:
         """Give the module the addresses that changed since the last call.
 
         A parameter held packed is an object whose `packed` is (kind, data, scale, zero, group):
-        the format's name, tensors or None, and the elements of a group.
+        the format's name, tensors or None, and the elements of a group. Where an entry reads
+        it in another way than as a packed weight, it is opened once and kept so.
         """
         model = self.model
         known = self._params
@@ -137,6 +140,13 @@ class Native:
             for path, (block, name, _) in table.items():
                 held: Any = getattr(block, name)
                 packed = getattr(held, "packed", None)
+                if packed is not None and path in self._opened(module):
+                    dense = self._dense.get(path)
+                    if dense is None or dense[0] is not held:
+                        dense = self._dense[path] = (held, held.dense())
+                        module.bind(path, dense[1].data_ptr())
+                        known[path] = 0
+                    continue
                 if packed is not None:
                     kind, data, scale, zero, group = packed
                     if known.get(path) != data.data_ptr():
@@ -151,6 +161,17 @@ class Native:
                     module.bind(path, address)
                     known[path] = address
         return True
+
+    def _opened(self, module: NativeModule) -> frozenset[str]:
+        """The paths of parameters that compiled code reads as dense elements."""
+        if self._paths is None:
+            self._paths = frozenset(
+                f"{path}.{member.name}" if path else member.name
+                for path, kind, _ in self.model._blocks
+                for member in self.model.bound.kinds[kind].members
+                if (kind, member.name) in module.dense
+            )
+        return self._paths
 
 
 def _folded(type: Type, results: Any) -> Any:

@@ -12,6 +12,7 @@ from linnet.weights.dtypes import SIZES, bytes_of, convert
 from linnet.weights.gguf import GgufFile
 from linnet.weights.importers import Recipe, recipes
 from linnet.weights.json_text import JsonError, read_json
+from linnet.weights.packed import BITS, Packed, read_packed
 from linnet.weights.safetensors import INDEX, SafetensorsFile
 from linnet.weights.tensor_info import TensorInfo
 
@@ -89,12 +90,21 @@ class Checkpoint:
             self._read(self._parts[part], part, dtype, place)
         return out
 
+    def packed(self, name: str) -> Packed:
+        """A tensor that the file holds packed, as it lies there: no copy where rows keep their
+        places. Raises `WeightsError` where it is not packed."""
+        if name not in self.tensors:
+            raise WeightsError(f"no tensor `{name}` in {self._where()}")
+        return self._source[name].packed(name)
+
     def _read(
         self, info: TensorInfo, name: str, dtype: str | None, out: memoryview | None
     ) -> memoryview:
         source = self._source[name]
         if isinstance(source, GgufFile):
             return source.read(name, dtype, out)
+        if info.dtype in BITS:
+            return read_packed(source.packed(name), dtype or "f32", out)
         dtype = dtype or info.dtype
         if info.dtype not in SIZES:
             raise WeightsError(

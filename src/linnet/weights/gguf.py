@@ -15,6 +15,7 @@ from linnet.errors import WeightsError
 from linnet.weights.dtypes import CHUNK, SIZES, floats, is_float, packed
 from linnet.weights.gguf_header import FLOAT_TYPES, GgufHeader, StoredTensor
 from linnet.weights.mapped import MappedFile
+from linnet.weights.packed import BLOCKS, Packed
 from linnet.weights.tensor_info import TensorInfo
 
 if TYPE_CHECKING:
@@ -118,6 +119,24 @@ class GgufFile:
             out[start * size : stop * size] = packed(part, dtype)
         self._file.release(stored.start, stored.start + stored.nbytes)
         return out
+
+    def packed(self, name: str) -> Packed:
+        """A quantized tensor in its blocks as stored; rows that the format keeps elsewhere are
+        put back, which copies them."""
+        info = self.tensors[name]
+        stored_name = info.alias or name
+        stored = self._stored[stored_name]
+        if stored.dtype not in BLOCKS:
+            raise self._fail(f"holds {stored.dtype}, which is not run as stored", stored.name)
+        raw = self._file.view(stored.start, stored.start + stored.nbytes)
+        heads = self._heads(stored_name)
+        if heads:
+            import numpy as np
+
+            rows = info.shape[0]
+            blocks = np.frombuffer(raw, np.uint8).reshape(rows, -1)
+            raw = _halves(blocks, rows // heads).data.cast("B")
+        return Packed(stored.dtype, info.shape, BLOCKS[stored.dtype][0], raw, None)
 
     def close(self) -> None:
         self._file.close()

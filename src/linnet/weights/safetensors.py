@@ -19,6 +19,7 @@ from linnet.errors import WeightsError
 from linnet.weights.dtypes import SIZES, bytes_of
 from linnet.weights.json_text import JsonError, read_json
 from linnet.weights.mapped import MappedFile
+from linnet.weights.packed import BITS, GROUPS, Packed
 from linnet.weights.tensor_info import TensorInfo
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 # The format's own limit on the header.
 HEADER_LIMIT = 100_000_000
+# In a file's metadata: which tensors are packed, as {name: {"format", "group"}}. Each has its
+# bytes under its own name and its scales under that name and a suffix.
+PACKED = "linnet.packed"
+SCALE = ".scale"
 # The format's names: ours, and bits an element.
 FORMAT_DTYPES = {
     "BOOL": ("bool", 8), "I8": ("i8", 8), "I16": ("i16", 16), "I32": ("i32", 32),
@@ -50,6 +55,8 @@ class SafetensorsFile:
         self.attributes: dict[str, str] = {}
         self._ranges: dict[str, tuple[int, int]] = {}
         self._lent: set[str] = set()
+        self._groups: dict[str, int] = {}  # of packed tensors
+        self._scales: dict[str, TensorInfo] = {}
         try:
             self._read_header()
         except BaseException:
@@ -60,7 +67,8 @@ class SafetensorsFile:
         """The stored bytes: writable, private to this process, no copy where aligned."""
         start, stop = self._ranges[name]
         view = self._file.view(start, stop)
-        if start % SIZES.get(self.tensors[name].dtype, 1):
+        info = self.tensors.get(name) or self._scales[name]
+        if start % SIZES.get(info.dtype, 1):
             # The format does not align tensors. Vector code may need it, so such a one
             # (rare: odd counts of a narrow dtype before a wide one) is copied.
             return memoryview(bytearray(view))
@@ -112,6 +120,53 @@ class SafetensorsFile:
         for name, entry in header.items():
             self._add(name, entry, 8 + length)
         self._check_ranges(8 + length)
+        self._packed_ones()
+
+    def packed(self, name: str) -> Packed:
+        """A tensor that the header declares packed, in the mapped file itself."""
+        if name not in self._groups:
+            raise self._fail("is not packed", name)
+        info = self.tensors[name]
+        scale = self.view(name + SCALE)
+        return Packed(info.dtype, info.shape, self._groups[name], self.view(name), scale)
+
+    def _packed_ones(self) -> None:
+        """Offer packed tensors by their logical shapes, and their scales not at all."""
+        text = self.attributes.get(PACKED)
+        if text is None:
+            return
+        try:
+            declared = read_json(text)
+        except JsonError as error:
+            raise self._fail(f"bad metadata `{PACKED}`: {error}") from error
+        if not isinstance(declared, dict):
+            raise self._fail(f"bad metadata `{PACKED}`: expected an object")
+        for name, form in declared.items():
+            kind = form.get("format") if isinstance(form, dict) else None
+            group = form.get("group") if isinstance(form, dict) else None
+            data, scale = self.tensors.get(name), self.tensors.get(name + SCALE)
+            if kind not in BITS or group not in GROUPS:
+                raise self._fail(f"declared packed as {form!r}, which is not known here", name)
+            if data is None or scale is None:
+                raise self._fail(f"declared packed, but it or `{name}{SCALE}` is missing", name)
+            width = data.shape[-1] * 8 // BITS[kind] if data.shape else 0
+            stored = "i8" if kind == "int8" else "u8"
+            wanted = (*data.shape[:-1], width // group)
+            if data.dtype != stored or width % group or not width or len(data.shape) < 2:
+                raise self._fail(
+                    f"declared {kind} in groups of {group}, found {data.dtype} {list(data.shape)}",
+                    name,
+                )
+            if scale.dtype != "f32" or scale.shape != wanted:
+                raise self._fail(
+                    f"scales are {scale.dtype} {list(scale.shape)}, expected f32 {list(wanted)}",
+                    name,
+                )
+            self._groups[name] = group
+            self._scales[name + SCALE] = self.tensors.pop(name + SCALE)
+            shape = (*data.shape[:-1], width)
+            nbytes = data.nbytes + scale.nbytes
+            self.tensors[name] = TensorInfo(name, kind, shape, nbytes, self.path, True)
 
     def _add(self, name: str, entry: Any, base: int) -> None:
         if not isinstance(entry, dict):
@@ -256,7 +311,7 @@ def _write_file(path: Path, items: list[Item], metadata: Mapping[str, str]) -> N
         }
         at += size
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)
+    text += b" " * (-(len(text) + 8) % 64)  # the data begins where vector loads are aligned
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name, dtype, shape, data in items:
