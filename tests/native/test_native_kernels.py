@@ -6,6 +6,8 @@ one thread and with three, which must not change a bit.
 
 from __future__ import annotations
 
+import os
+import random
 from typing import Any
 
 import pytest
@@ -125,6 +127,14 @@ SIZES = [
     {"N": 5, "I": 64, "O": 64, "B": 1, "S": 70, "C": 40},
     {"N": 40, "I": 33, "O": 90, "B": 2, "S": 130, "C": 700},
 ]
+# `make fuzz` runs this file again and again with sizes of its own.
+if "LINNET_TEST_SEED" in os.environ:
+    _random = random.Random(int(os.environ["LINNET_TEST_SEED"]))
+    SIZES = [
+        {"N": _random.randint(1, 300), "I": _random.randint(1, 400), "O": _random.randint(1, 300),
+         "B": _random.randint(1, 3), "S": _random.randint(1, 200), "C": _random.randint(1, 1500)}
+        for _ in range(4)
+    ]  # fmt: skip
 LEVELS = [
     name for name, (needs, _) in compiler.LEVELS.items() if set(needs) <= compiler.cpu_features()
 ]
@@ -187,13 +197,13 @@ def test_every_op_equals_its_body(
     modules = [native(optimized, 1), native(optimized, 3)]
     evaluator = Evaluator(plain)
     root, _ = block.build(plain)
-    random = torch.Generator().manual_seed(1)
+    numbers = torch.Generator().manual_seed(1)
     rough = {"f32": 2e-6, "bf16": 2**-7, "f16": 2**-10}[dtype]
     for sizes in SIZES:
         for name in optimized.entries:
             entry = modules[0].entries[name]
             dims = {n: sizes[n] for n in entry.instance.dims}
-            args = [argument(n, t, dims, random) for n, t in entry.params]
+            args = [argument(n, t, dims, numbers) for n, t in entry.params]
             expected = evaluator.run(plain.entries[name], root, args, dims)
             results = [call(module.entries[name], args, dims) for module in modules]
             assert torch.equal(results[0], results[1]), (name, dims, "threads")

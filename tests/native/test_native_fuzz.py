@@ -1,0 +1,63 @@
+"""Long runs: the kernels' tests under sanitizers, and every op at many random sizes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from linnet.native import compiler
+
+pytestmark = pytest.mark.fuzz
+HERE = Path(__file__).parent
+
+
+def runtime(name: str) -> str | None:
+    """A sanitizer's library, which must be loaded before Python's own."""
+    cc = compiler.find_cc()
+    if cc is None:
+        return None
+    done = subprocess.run([cc, f"-print-file-name={name}"], capture_output=True, text=True)
+    found = done.stdout.strip()
+    return found if os.path.isabs(found) else None
+
+
+@pytest.mark.parametrize("level", ["avx512", "avx2", "plain"])
+def test_under_sanitizers(level: str, tmp_path: Path) -> None:
+    needs, _ = compiler.LEVELS[level]
+    if not set(needs) <= compiler.cpu_features():
+        pytest.skip(f"this machine lacks {level}")
+    libraries = [runtime("libasan.so"), runtime("libubsan.so")]
+    if None in libraries:
+        pytest.skip("the compiler has no sanitizers")
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": ":".join(str(library) for library in libraries),
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+        # Rows of bf16 begin anywhere, and vector types are declared to allow it.
+        "LINNET_NATIVE_CFLAGS": "-O1 -g -fsanitize=address,undefined "
+        "-fno-sanitize=alignment -fno-omit-frame-pointer",
+        "LINNET_NATIVE_LEVEL": level,
+        "XDG_CACHE_HOME": str(tmp_path),
+        "OMP_NUM_THREADS": "2",
+    }
+    for name in ("test_native_packed.py", "test_native_models.py"):
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(HERE / name)],
+            env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_sizes(seed: int) -> None:
+    environment = {**os.environ, "LINNET_TEST_SEED": str(seed)}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", str(HERE / "test_native_kernels.py")],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:]
