@@ -140,6 +140,12 @@ def test_the_repository_is_clean(path: Path) -> None:
     assert format_text(text, str(path)) == text
 
 
+def test_the_page_about_formatting_is_in_style() -> None:
+    page = (ROOT / "tests" / "spec" / "13-formatting.md").read_text(encoding="utf-8")
+    first, *_ = re.findall(r"```linnet\n(.*?)```", page, re.DOTALL)
+    assert format_text(first) == first
+
+
 def test_what_does_not_parse_is_refused() -> None:
     with pytest.raises(Unparsed) as caught:
         format_text("module m fn f( {")
