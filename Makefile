@@ -24,7 +24,7 @@ format: $(VENV)/.dev
 
 # Long randomized runs: the prover, the parser, kernels against their bodies.
 fuzz: $(VENV)/.dev
-	$(BIN)/python -m pytest -m fuzz
+	$(BIN)/python -m pytest -m fuzz -n auto
 
 # Peers and ours in the same run. Every figure in docs/ comes from a script there.
 bench: $(VENV)/.dev

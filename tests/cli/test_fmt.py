@@ -32,7 +32,7 @@ def test_a_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (folder / "src/inner/b.linnet").read_text() == NEAT
     assert (folder / ".hidden/c.linnet").read_text() == UGLY
     assert main(["fmt", str(folder)]) == 0
-    assert not [path for path in folder.rglob("*.tmp")]
+    assert not list(folder.rglob("*.tmp"))
 
 
 def test_check_and_diff_write_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
