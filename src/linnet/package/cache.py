@@ -29,7 +29,7 @@ OFF = "LINNET_NO_CACHE"
 SUFFIX = ".linnet"
 MANIFESTS = ("linnet.toml", "nest.toml")
 # The rooms whose code decides what a check finds, and the library.
-_ROOMS = ("", "check", "diagnostics", "dims", "ir", "package", "std", "std/nn", "syntax")
+_ROOMS = ("", "check", "diagnostics", "dims", "ir", "package", "std", "syntax")
 
 
 def digest(data: bytes) -> str:
@@ -50,12 +50,15 @@ def signature() -> str:
 
         root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         found = [root, sys.version]
-        for room in _ROOMS:
-            with os.scandir(os.path.join(root, room)) as entries:
+        waiting = [os.path.join(root, room) for room in _ROOMS]
+        for place in waiting:
+            with os.scandir(place) as entries:
                 for entry in entries:
                     if entry.name.endswith((".py", SUFFIX)):
                         stat = entry.stat()
-                        found.append(f"{room}/{entry.name} {stat.st_size} {stat.st_mtime_ns}")
+                        found.append(f"{entry.path} {stat.st_size} {stat.st_mtime_ns}")
+                    elif place != waiting[0] and "." not in entry.name and entry.is_dir():
+                        waiting.append(entry.path)  # all but the other rooms
         found[2:] = sorted(found[2:])
         _signature = digest("\n".join(found).encode())
     return _signature
