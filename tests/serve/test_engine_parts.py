@@ -26,6 +26,11 @@ SETTINGS = [
     {"temperature": 1e-40},
     {"temperature": 1e-3, "top_p": 0.3},
     {"top_k": 10**6},
+    {"top_k": 1000, "temperature": 2.0},
+    {"top_k": 30, "min_p": 0.1},
+    {"top_k": 30, "min_p": 0.1, "top_p": 0.7},
+    {"top_k": 7, "temperature": 1e-40},
+    {"top_k": 7, "presence_penalty": 2.0},
 ]
 
 

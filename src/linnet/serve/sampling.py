@@ -136,13 +136,54 @@ def _edited(x: Tensor, rows: Sequence[Draw], shared: bool) -> Tensor:
 
 def _random(x: Tensor, top: np.ndarray, states: list[SamplingState]) -> np.ndarray:
     """Draws with temperature above 0. `x [R, Vocab]`, `top [R]` the largest of each row."""
-    vocabulary = x.shape[1]
     settings = [state.sampling for state in states]
+    uniform = [state.random.random() for state in states]
+    tokens = np.full(len(states), -1, dtype=np.int64)
+    few = [i for i, s in enumerate(settings) if 0 < s.top_k <= min(_SMALL_K, x.shape[1] - 1)]
+    if few:
+        rows = x if len(few) == x.shape[0] else x[few]
+        tokens[few] = _few(rows, top[few], [settings[i] for i in few], [uniform[i] for i in few])
+    rest = [i for i in range(len(states)) if tokens[i] < 0]
+    if rest:
+        rows = x if len(rest) == x.shape[0] else x[rest]
+        tokens[rest] = _many(
+            rows, top[rest], [settings[i] for i in rest], [uniform[i] for i in rest]
+        )
+    return tokens
+
+
+def _few(x: Tensor, top: np.ndarray, settings: list[Sampling], uniform: list[float]) -> list[int]:
+    """Rows with a small top-k: only the largest logits are looked at. -1 for a row in which more
+    are equal to the k-th than were fetched."""
+    most = min(x.shape[1], max(s.top_k for s in settings) + 16)
+    found = torch.topk(x, most, dim=1)
+    values, ids = found.values.cpu().numpy(), found.indices.cpu().numpy()
+    tokens: list[int] = []
+    for i, s in enumerate(settings):
+        least = values[i, s.top_k - 1]
+        if values[i, -1] == least and most < x.shape[1]:
+            tokens.append(-1)
+            continue
+        kept = np.flatnonzero(values[i] >= least)
+        kept = kept[np.argsort(ids[i, kept], kind="stable")]  # by id, as whole rows stand
+        scaled = values[i, kept] - top[i]
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            weights = np.exp(scaled / np.float32(s.temperature))
+        weights[scaled == 0] = 1
+        needed = s.top_p * float(np.sum(weights, dtype=np.float64))
+        if s.min_p > 0 and s.top_p == 1:
+            kept, weights = kept[weights >= s.min_p], weights[weights >= s.min_p]
+        tokens.append(_pick(weights, ids[i, kept], s, needed, uniform[i]))
+    return tokens
+
+
+def _many(x: Tensor, top: np.ndarray, settings: list[Sampling], uniform: list[float]) -> np.ndarray:
+    """Rows of which any token may be drawn, or a nucleus of unknown size."""
+    vocabulary = x.shape[1]
     heat = torch.tensor([s.temperature for s in settings], dtype=torch.float32, device=x.device)
-    tops = torch.from_numpy(top).to(x.device).unsqueeze(1)
     # exp of differences: the likeliest has weight 1, so nothing overflows. A tiny temperature
     # may round to 0 in f32: the likeliest is then 0 / 0, and set to 1.
-    weights = x - tops
+    weights = x - torch.from_numpy(top).to(x.device).unsqueeze(1)
     if any(s.temperature != 1 for s in settings):
         likeliest = weights == 0
         weights.div_(heat.unsqueeze(1)).exp_().masked_fill_(likeliest, 1.0)
@@ -150,19 +191,17 @@ def _random(x: Tensor, top: np.ndarray, states: list[SamplingState]) -> np.ndarr
         weights.exp_()
     limits = {i: s.top_k for i, s in enumerate(settings) if 0 < s.top_k < vocabulary}
     if limits:
-        least = _kth(x, limits)
-        weights.masked_fill_(x < least.unsqueeze(1), 0.0)
-    uniform = [state.random.random() for state in states]
-    tokens = np.zeros(len(states), dtype=np.int64)
+        weights.masked_fill_(x < _kth(x, limits).unsqueeze(1), 0.0)
+    tokens = np.zeros(len(settings), dtype=np.int64)
     filtered = [
         i for i, s in enumerate(settings) if s.top_p < 1 or s.min_p > 0 or i in limits
     ]  # fmt: skip
-    free = [i for i in range(len(states)) if i not in set(filtered)]
+    free = [i for i in range(len(settings)) if i not in set(filtered)]
     if free:
         sums = torch.cumsum(weights[free], 1, dtype=torch.float64)
         tokens[free] = _at(sums, np.array([uniform[i] for i in free]))
     if filtered:
-        some = weights if len(filtered) == len(states) else weights[filtered]
+        some = weights if len(filtered) == len(settings) else weights[filtered]
         chosen = _filtered(some, [settings[i] for i in filtered], [uniform[i] for i in filtered])
         tokens[filtered] = chosen
     return tokens
@@ -171,16 +210,8 @@ def _random(x: Tensor, top: np.ndarray, states: list[SamplingState]) -> np.ndarr
 def _kth(x: Tensor, limits: dict[int, int]) -> Tensor:
     """The k-th largest logit of each row that has a limit, minus infinity elsewhere."""
     least = torch.full((x.shape[0],), -torch.inf, device=x.device)
-    small = [i for i, k in limits.items() if k <= _SMALL_K]
-    if small:
-        most = max(limits[i] for i in small)
-        rows = x if len(small) == x.shape[0] else x[small]
-        values = torch.topk(rows, most, dim=1).values
-        for j, i in enumerate(small):
-            least[i] = values[j, limits[i] - 1]
     for i, k in limits.items():
-        if k > _SMALL_K:
-            least[i] = torch.topk(x[i], k, sorted=True).values[-1]
+        least[i] = torch.topk(x[i], k, sorted=True).values[-1]
     return least
 
 
@@ -217,17 +248,23 @@ def _filtered(weights: Tensor, settings: list[Sampling], uniform: list[float]) -
     for i, end in enumerate(ends):
         w, t = values[start:end], ids[start:end]
         start = end
-        if settings[i].top_p < 1:
-            order = np.argsort(-w, kind="stable")  # of equal weights the lower id first
-            w, t = w[order], t[order]
-            carried = np.cumsum(w, dtype=np.float64)
-            kept = int(np.searchsorted(carried, needed[i])) + 1
-            w, t = w[:kept], t[:kept]
-        sums = np.cumsum(w, dtype=np.float64)
-        at = int(np.searchsorted(sums, uniform[i] * sums[-1], side="right"))
-        at = min(at, int(np.searchsorted(sums, sums[-1])))
-        tokens.append(int(t[at]))
+        tokens.append(_pick(w, t, settings[i], needed[i], uniform[i]))
     return tokens
+
+
+def _pick(w: np.ndarray, ids: np.ndarray, s: Sampling, needed: float, uniform: float) -> int:
+    """One of the candidates `ids` (ascending) by their weights; with top-p, of the fewest and
+    largest that carry `needed`."""
+    if s.top_p < 1:
+        order = np.argsort(-w, kind="stable")  # of equal weights the lower id first
+        w, ids = w[order], ids[order]
+        kept = int(np.searchsorted(np.cumsum(w, dtype=np.float64), needed)) + 1
+        w, ids = w[:kept], ids[:kept]
+        if s.min_p > 0:
+            w, ids = w[w >= s.min_p], ids[w >= s.min_p]
+    sums = np.cumsum(w, dtype=np.float64)
+    at = int(np.searchsorted(sums, uniform * sums[-1], side="right"))
+    return int(ids[min(at, int(np.searchsorted(sums, sums[-1])))])
 
 
 # --- Log probabilities --------------------------------------------------------------
