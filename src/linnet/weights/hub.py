@@ -212,6 +212,11 @@ def remote_headers(
     return result
 
 
+def fetch_small(repo: str, name: str, commit: str) -> Path:
+    """One file of a repository, such as its config. Raises `WeightsError`."""
+    return _download(repo, name, commit, commit)
+
+
 class Interrupted(WeightsError):
     """The connection broke or the hub was too busy; another try may do."""
 

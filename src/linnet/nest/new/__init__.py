@@ -1,0 +1,1 @@
+"""A package for a checkpoint of a family that the zoo knows."""

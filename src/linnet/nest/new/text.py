@@ -1,0 +1,82 @@
+"""The card and the README of a new package."""
+
+from __future__ import annotations
+
+import json
+
+from linnet.nest.new.checkpoint import Origin
+from linnet.nest.new.families import Recipe
+
+ROOT = "Model"  # what the zoo's packages call their root block
+
+
+def card_text(name: str, recipe: Recipe, origin: Origin, license: str | None, count: int) -> str:
+    address = f"https://huggingface.co/{origin.repo}" if origin.repo else "https://huggingface.co"
+    layers = recipe.generics.get("Layers") or 4 * int(recipe.generics.get("Groups", 0))
+    lines = [
+        "[model]",
+        f"name = {quoted(name)}",
+        f"title = {quoted(origin.name)}",
+        f"summary = {quoted(f'{layers} layers, {count:,} parameters, family {recipe.family}.')}",
+        *([f"license = {quoted(license)}"] if license else []),
+        f"family = {quoted(recipe.family)}",
+        f"tags = [{', '.join(map(quoted, recipe.tags))}]",
+        "",
+        "[links]",
+        f"huggingface = {quoted(address)}",
+        "",
+        "[source]",
+        'path = "src/lib.linnet"',
+        f'root = "{ROOT}"',
+        'entry = "forward"',
+        "",
+        "[generics]",
+        *(
+            f"{n} = {quoted(v) if isinstance(v, str) else v}"
+            for n, v in recipe.generics.items()
+        ),
+        "",
+        "[check]",
+        *(f"{n} = {v}" for n, v in recipe.check.items()),
+        "",
+        "[weights]",
+        *([f"repo = {quoted(origin.repo)}"] if origin.repo else []),
+        *([f"revision = {quoted(origin.revision)}"] if origin.repo and origin.revision else []),
+        "files = [",
+        *(f"  {quoted(file)}," for file in origin.files),
+        "]",
+        'bindings = "bindings.json"',
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def readme_text(
+    name: str, recipe: Recipe, origin: Origin, count: int, unused: int, notes: list[str]
+) -> str:
+    parts = [
+        f"# {origin.name}",
+        f"A model of the family `{recipe.family}` with {count:,} parameters, made from its\n"
+        f"checkpoint's `config.json`. The source is that of `{recipe.base}` in the zoo with this\n"
+        "checkpoint's sizes and constants; `bindings.json` says which tensor each parameter is.",
+    ]
+    if any(edit.file.startswith("deps/") for edit in recipe.edits):
+        parts.append("What that package depends on lies in `deps/`.")
+    if unused:
+        parts.append(f"{unused} tensors of the checkpoint are named by no parameter and ignored.")
+    parts += [
+        "```sh\n"
+        f'linnet generate {name} --weights FOLDER "…"\n'
+        f"linnet parity {name} --reference transformers --weights FOLDER\n"
+        "```",
+        "Checked: every parameter has a tensor of its shape and dtype. Its values have not been\n"
+        "compared with another implementation yet; the second command does that, and names the\n"
+        "block in which they first part.",
+    ]
+    if notes:
+        parts.append("\n".join(f"- {note[0].upper()}{note[1:]}." for note in notes))
+    return "\n\n".join(parts) + "\n"
+
+
+def quoted(value: str) -> str:
+    """As TOML writes a string; JSON's way is one of its ways."""
+    return json.dumps(value, ensure_ascii=False)
