@@ -83,7 +83,7 @@ def load_model(args: argparse.Namespace) -> Loaded:
     weights, random = _weights(args, target)
     text = _text(args, target, weights)
     settings = settings_of(args, text)
-    generics, context, recurrent = _generics(args, target)
+    generics, context, recurrent = _generics(args, target, None if random else weights)
 
     import linnet
 
@@ -151,7 +151,7 @@ def _text(args: argparse.Namespace, target: Target, weights: Any) -> TextModel:
 
 
 def _generics(
-    args: argparse.Namespace, target: Target
+    args: argparse.Namespace, target: Target, weights: Any
 ) -> tuple[Generics, Context | None, frozenset[str]]:
     """The generics to load with: one row, and a context that fits; and the recurrent states."""
     from linnet.ir.manifest import manifest, root_block
@@ -183,6 +183,7 @@ def _generics(
     generics.setdefault("MaxSeq", 1)
 
     stored = sum(bytes_of(p.dtype, p.shape) for p in parameters(generics) if p.kind != "state")
+    stored = _few_bits(args.quantize, weights, target, generics) or stored
     context = choose_context(
         state_bytes_of(parameters, generics, bytes_of),
         most if isinstance(most, int) else None,
@@ -197,6 +198,28 @@ def _generics(
         p.path for p in parameters(generics) if p.kind == "state" and p.shape == shapes[p.path]
     )
     return generics, context, recurrent
+
+
+def _few_bits(quantize: str | None, weights: Any, target: Target, generics: Generics) -> int:
+    """Bytes of weights that are packed on load, or that a file holds packed; 0 where none are."""
+    from linnet.ir.manifest import root_block
+    from linnet.ir.memory import held, in_checkpoint, storage
+    from linnet.weights.checkpoint import open_checkpoint
+    from linnet.weights.packed import BITS, BLOCKS
+
+    if quantize in BITS:
+        program = target.program()
+        stored = storage(program, root_block(program, target.root))
+        kept = in_checkpoint(stored, target.bindings())
+        return held(kept, generics, frozenset(), BITS[quantize])["weights"]
+    if weights is None:
+        return 0
+    as_stored = {*BITS, *BLOCKS} if quantize == "stored" else {*BITS}
+    with open_checkpoint(weights) as checkpoint:
+        infos = [info for info in checkpoint.tensors.values() if info.alias is None]
+        if not any(info.dtype in as_stored for info in infos):
+            return 0
+        return sum(info.nbytes for info in infos)
 
 
 def _free(device: str) -> int | None:

@@ -138,6 +138,10 @@ class Tokenizer:
         """How many spaces decoding takes off the very start of a text."""
         return self._pieces.strip
 
+    def save(self, path: str | Path) -> None:
+        """Write the backend as `tokenizer.json`."""
+        self._backend.save(str(path))
+
     def _id_of(self, name: str) -> int | None:
         spelling = self.names.get(name)
         return None if spelling is None else self.id(spelling)

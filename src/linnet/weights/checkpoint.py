@@ -47,6 +47,12 @@ class Checkpoint:
     def is_gguf(self) -> bool:
         return any(isinstance(source, GgufFile) for source in self._sources)
 
+    @property
+    def scales(self) -> dict[str, TensorInfo]:
+        """The scales of packed tensors, which are not offered by themselves."""
+        files = [source for source in self._sources if isinstance(source, SafetensorsFile)]
+        return {name: info for file in files for name, info in file.scales.items()}
+
     def adapt(self, wanted: Iterable[str]) -> None:
         """Offer, under the names that are wanted, what this checkpoint has in another layout.
 
@@ -95,7 +101,9 @@ class Checkpoint:
         places. Raises `WeightsError` where it is not packed."""
         if name not in self.tensors:
             raise WeightsError(f"no tensor `{name}` in {self._where()}")
-        return self._source[name].packed(name)
+        recipe = self._recipes.get(name)
+        stored = recipe.parts[0] if recipe and len(recipe.parts) == 1 else name
+        return self._source[stored].packed(stored)
 
     def _read(
         self, info: TensorInfo, name: str, dtype: str | None, out: memoryview | None
@@ -123,6 +131,14 @@ class Checkpoint:
             raise WeightsError(f"{info.file}: tensor `{name}`: {error}") from error
         source.release(name)
         return out
+
+    def forget(self, name: str) -> None:
+        """Give back the resident pages of a tensor that was read and is not used any more."""
+        recipe = self._recipes.get(name)
+        for part in recipe.parts if recipe else (name,):
+            source = self._source.get(part)
+            if isinstance(source, SafetensorsFile):
+                source.forget(part)
 
     def metadata(self, key: str, default: Any = None) -> Any:
         """A value of GGUF metadata, or of the header of a safetensors file."""
@@ -266,8 +282,9 @@ def _indexed(index: Path) -> tuple[list[Path], dict[str, str]]:
 
 def _check_index(index: Path, expected: dict[str, str], checkpoint: Checkpoint) -> None:
     problems = []
+    scales = checkpoint.scales
     for name, file in expected.items():
-        info = checkpoint.tensors.get(name)
+        info = checkpoint.tensors.get(name) or scales.get(name)
         if info is None:
             problems.append(f"{index}: tensor `{name}` is listed in {file}, but is not there")
         elif info.file.name != file:

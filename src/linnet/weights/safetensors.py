@@ -56,7 +56,7 @@ class SafetensorsFile:
         self._ranges: dict[str, tuple[int, int]] = {}
         self._lent: set[str] = set()
         self._groups: dict[str, int] = {}  # of packed tensors
-        self._scales: dict[str, TensorInfo] = {}
+        self.scales: dict[str, TensorInfo] = {}
         try:
             self._read_header()
         except BaseException:
@@ -67,7 +67,7 @@ class SafetensorsFile:
         """The stored bytes: writable, private to this process, no copy where aligned."""
         start, stop = self._ranges[name]
         view = self._file.view(start, stop)
-        info = self.tensors.get(name) or self._scales[name]
+        info = self.tensors.get(name) or self.scales[name]
         if start % SIZES.get(info.dtype, 1):
             # The format does not align tensors. Vector code may need it, so such a one
             # (rare: odd counts of a narrow dtype before a wide one) is copied.
@@ -83,6 +83,11 @@ class SafetensorsFile:
         """Forget the resident pages of a tensor that was read and not handed out."""
         if name not in self._lent:
             self._file.release(*self._ranges[name])
+
+    def forget(self, name: str) -> None:
+        """As `release`, of a tensor handed out that nobody has written and nobody reads now."""
+        self._lent.discard(name)
+        self.release(name)
 
     def close(self) -> None:
         self._file.close()
@@ -163,7 +168,7 @@ class SafetensorsFile:
                     name,
                 )
             self._groups[name] = group
-            self._scales[name + SCALE] = self.tensors.pop(name + SCALE)
+            self.scales[name + SCALE] = self.tensors.pop(name + SCALE)
             shape = (*data.shape[:-1], width)
             nbytes = data.nbytes + scale.nbytes
             self.tensors[name] = TensorInfo(name, kind, shape, nbytes, self.path, True)
@@ -297,23 +302,34 @@ def _shards(tensors: Iterable[Item], limit: int) -> list[list[Item]]:
     return shards
 
 
-def _write_file(path: Path, items: list[Item], metadata: Mapping[str, str]) -> None:
-    # Wide elements first, so that every tensor starts at a multiple of its element's size.
-    items = sorted(items, key=lambda item: (-SIZES[item[1]], item[0]))
+def layout(
+    items: Iterable[tuple[str, str, Sequence[int]]], metadata: Mapping[str, str]
+) -> tuple[bytes, dict[str, int]]:
+    """How a file of (name, dtype, shape) begins, its length included, and where in the file each
+    tensor starts: wide elements first, so that each starts at a multiple of its element's size."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     at = 0
-    for name, dtype, shape, _ in items:
+    starts: dict[str, int] = {}
+    for name, dtype, shape in sorted(items, key=lambda item: (-SIZES[item[1]], item[0])):
         size = bytes_of(dtype, shape)
         header[name] = {
             "dtype": _FORMAT_NAMES[dtype],
             "shape": list(shape),
             "data_offsets": [at, at + size],
         }
+        starts[name] = at
         at += size
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-(len(text) + 8) % 64)  # the data begins where vector loads are aligned
+    base = 8 + len(text)
+    return len(text).to_bytes(8, "little") + text, {n: base + s for n, s in starts.items()}
+
+
+def _write_file(path: Path, items: list[Item], metadata: Mapping[str, str]) -> None:
+    head, starts = layout([item[:3] for item in items], metadata)
+    items = sorted(items, key=lambda item: starts[item[0]])
     with path.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
+        file.write(head)
         for name, dtype, shape, data in items:
             raw = memoryview(data() if callable(data) else data).cast("B")
             if raw.nbytes != bytes_of(dtype, shape):
@@ -328,10 +344,12 @@ def _write_file(path: Path, items: list[Item], metadata: Mapping[str, str]) -> N
 
 def _write_index(path: Path, files: Mapping[str, list[Item]]) -> None:
     total = sum(bytes_of(item[1], item[2]) for items in files.values() for item in items)
-    index = {
-        "metadata": {"total_size": total},
-        "weight_map": {item[0]: name for name, items in files.items() for item in items},
-    }
+    write_index(path, {item[0]: name for name, items in files.items() for item in items}, total)
+
+
+def write_index(path: Path, files: Mapping[str, str], total: int) -> None:
+    """The index of a checkpoint in shards: the file of each tensor, and bytes in all."""
+    index = {"metadata": {"total_size": total}, "weight_map": dict(files)}
     path.write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 

@@ -1,0 +1,180 @@
+"""`linnet quantize`: a checkpoint in few bits, as a folder that loads as it lies."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from linnet.cli.inspect import human
+from linnet.cli.model import Target, add_arguments, open_target
+from linnet.cli.terminal import UsageError
+from linnet.errors import WeightsError
+
+if TYPE_CHECKING:
+    from linnet.ir.manifest import Parameter
+    from linnet.weights.choice import Choice
+    from linnet.weights.folder import Output
+
+HELP = """\
+Write a model's weights in 4 or 8 bits as a folder of safetensors, with the tokenizer, the
+chat template and the generation defaults beside them. One tensor is in memory at a time. A
+run that was stopped goes on where it was. The folder loads as it lies:
+`linnet chat MODEL --weights DIR`."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add_arguments(parser)
+    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the folder to write")
+    parser.add_argument(
+        "--quantize", choices=("int8", "int4"), default="int4", help="the format (default: int4)"
+    )
+    parser.add_argument(
+        "--embedding", type=int, choices=(4, 8), default=8,
+        help="bits of embeddings and of heads of their shape under int4 (default: 8)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--weights", metavar="PATH", action="append",
+        help="a folder or file of weights, or `random` (default: the card's)",
+    )  # fmt: skip
+    parser.add_argument("--cast", action="store_true", help="let dense weights be narrowed")
+    parser.add_argument("--seed", type=int, default=0, help="for --weights random")
+    parser.add_argument(
+        "--shard", type=int, default=2000, metavar="MB", help="bytes of a file (default: 2000 MB)"
+    )
+    parser.add_argument("--quiet", "-q", action="store_true", help="no progress")
+
+
+def run(args: argparse.Namespace) -> int:
+    from linnet.ir.manifest import manifest, root_block
+    from linnet.weights.choice import Choice
+    from linnet.weights.folder import write_folder
+
+    if args.shard < 1:
+        raise UsageError(f"--shard takes a number of megabytes, found {args.shard}")
+    target = open_target(args)
+    program = target.program()
+    root = root_block(program, target.root)
+    for name in ("Batch", "MaxSeq"):  # no weight depends on what only states have
+        if name in {g.name for g in program.blocks[root].generics}:
+            target.generics.setdefault(name, 1)
+    choice = Choice(program, root, target.generics, args.quantize, args.embedding)
+    listed = [p for p in manifest(program, root, target.generics) if p.kind != "state"]
+    about = {
+        "linnet.model": target.card.name if target.card else target.path.stem,
+        "linnet.format": f"{args.quantize}, embeddings {args.embedding}",
+    }
+    places: list[Any] = []
+    if args.weights == ["random"]:
+        about["linnet.source"] = f"random, seed {args.seed}"
+        outputs = list(_random(listed, choice, target.bindings(), args.seed))
+    else:
+        weights = _weights(args, target)
+        places.append(weights)
+        outputs, about["linnet.source"] = _stored(listed, choice, target, weights, args.cast)
+    if target.path.is_dir():
+        places.append(target.path)
+    folder = Path(args.output)
+    texts: list[str] = []
+
+    def finish(at: Path) -> None:
+        from linnet.text.copy import copy_text
+
+        texts.extend(copy_text(at, *places))
+
+    files = write_folder(
+        folder, outputs, about, shard_bytes=args.shard * 1_000_000,
+        progress=None if args.quiet else _progress, finish=finish,
+    )  # fmt: skip
+    packed = sum(1 for output in outputs if output.kind)
+    size = sum(output.nbytes for output in outputs)
+    print(
+        f"{folder}: {len(outputs)} tensors, {packed} of them packed, {human(size)} in "
+        f"{len(files)} file{'s' * (len(files) > 1)}"
+    )
+    print(f"  with {', '.join(texts)}" if texts else "  without a tokenizer: none was found")
+    return 0
+
+
+def _weights(args: argparse.Namespace, target: Target) -> Any:
+    from linnet.nest.zoo import find_weights
+
+    if args.weights:
+        return args.weights[0] if len(args.weights) == 1 else args.weights
+    if target.card is None:
+        raise WeightsError(f"{target.path}: has no card; give the weights with --weights")
+    return find_weights(target.card)
+
+
+def _stored(
+    listed: list[Parameter], choice: Choice, target: Target, weights: Any, cast: bool
+) -> tuple[list[Output], str]:
+    """What becomes of the tensors of a checkpoint, and a line that identifies it."""
+    from linnet.weights.checkpoint import open_checkpoint
+    from linnet.weights.folder import Output
+    from linnet.weights.plan import plan
+    from linnet.weights.quantize import quantize_tensor
+
+    checkpoint = open_checkpoint(weights)
+    names = target.bindings()
+    checkpoint.adapt(names.get(p.path, p.path) for p in listed)
+    planned = plan(listed, checkpoint, names, cast)
+
+    def output(entry: Any) -> Output:
+        kind = choice.format(entry.paths, entry.shape, entry.dtype)
+
+        def make() -> Any:
+            checkpoint.forget(last[0]) if last else None
+            last[:] = [entry.tensor]
+            if kind is None:
+                return checkpoint.read(entry.tensor, entry.dtype)
+            return quantize_tensor(checkpoint, entry.tensor, entry.shape, kind)
+
+        return Output(entry.tensor, entry.dtype, entry.shape, kind, make)
+
+    last: list[str] = []
+    stats = [(path.name, path.stat()) for path in checkpoint.files]
+    source = "; ".join(f"{name} {s.st_size} {s.st_mtime_ns}" for name, s in stats)
+    return [output(entry) for entry in planned.entries], source
+
+
+def _random(
+    listed: list[Parameter], choice: Choice, names: dict[str, str], seed: int
+) -> Iterator[Output]:
+    """Random weights under a checkpoint's names, for measuring without one."""
+    import torch
+
+    from linnet.torch.load import _array, _raw
+    from linnet.torch.random import RandomWeights
+    from linnet.weights.folder import Output
+    from linnet.weights.quantize import quantize_values
+
+    source = RandomWeights(seed, torch.device("cpu"))
+
+    tied: dict[str, list[Parameter]] = {}
+    for parameter in listed:
+        if not parameter.optional:
+            tied.setdefault(names.get(parameter.path, parameter.path), []).append(parameter)
+
+    def output(name: str, parameters: list[Parameter]) -> Output:
+        parameter = parameters[0]
+        kind = choice.format([p.path for p in parameters], parameter.shape, parameter.dtype)
+
+        def make() -> Any:
+            tensor = source.make(parameter)
+            if kind is None:
+                return _raw(tensor, parameter.dtype)()
+            return quantize_values(_array(tensor), parameter.shape, kind)
+
+        return Output(name, parameter.dtype, parameter.shape, kind, make)
+
+    for name, parameters in tied.items():
+        yield output(name, parameters)
+
+
+def _progress(done: int, total: int, name: str) -> None:
+    if sys.stderr.isatty():
+        text = f"{done / max(1, total):4.0%}  {human(done)} of {human(total)}  {name}"
+        print(f"\r\x1b[K{text[:78]}", end="" if done < total else "\n", file=sys.stderr, flush=True)
