@@ -23,6 +23,7 @@ EXAMPLES: dict[str, str] = {
     "nest": "  linnet nest check models/*",
     "nest check": "  linnet nest check models/*",
     "nest index": "  linnet nest index models -o index.json",
+    "nest new": "  linnet nest new --from checkpoint/ mine",
     "nest site": "  linnet nest site -o site/",
     "nest serve": "  linnet nest serve",
 }
