@@ -98,7 +98,9 @@ static inline __attribute__((always_inline)) void tile_bf16(
     }
     if (i < k) {
         __mmask32 m = (__mmask32)((1ull << (k - i)) - 1);
+#pragma GCC unroll 8
         for (int r = 0; r < rows; r++)
+#pragma GCC unroll 8
             for (int o = 0; o < outs; o++) {
                 __m512bh xv = (__m512bh)_mm512_maskz_loadu_epi16(m, x[r] + i);
                 __m512bh wv = (__m512bh)_mm512_maskz_loadu_epi16(m, w + o * ldw + i);
@@ -162,9 +164,11 @@ static inline __attribute__((always_inline)) void tile_f32(
         }
     }
     if (i < k) {
+#pragma GCC unroll 8
         for (int o = 0; o < outs; o++) {
             float wp[16] = {0};
             memcpy(wp, w + o * ldw + i, (k - i) * 4);
+#pragma GCC unroll 8
             for (int r = 0; r < rows; r++) {
                 float xp[16] = {0};
                 memcpy(xp, x[r] + i, (k - i) * 4);

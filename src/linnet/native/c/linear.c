@@ -29,6 +29,17 @@ static void dot_f16(int rows, int outs, const f16 *const *x, const f16 *w, long 
         }
 }
 
+typedef uint16_t h16 __attribute__((vector_size(32), aligned(2), may_alias));
+
+// To bf16 as `to_bf16`, sixteen at a time.
+static inline __attribute__((always_inline)) void narrow16(const float *from, bf16 *to) {
+    v16 v = *(const v16 *)from;
+    u16v u = (u16v)v, nan = (u16v)(v != v);
+    u16v r = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+    r = (r & ~nan) | (nan & 0x7fc0);
+    *(h16 *)to = __builtin_convertvector(r, h16);
+}
+
 // Four results of one row, converted together.
 static inline __attribute__((always_inline)) void put4(void *y, int type, long at, const float *value) {
     if (type == T_F32) {
@@ -47,7 +58,7 @@ static inline __attribute__((always_inline)) void put4(void *y, int type, long a
 static void block(ctx *c, const weight *w, int type, const void *const *rows, const packed_row *quant, long n,
                   long base, long lo, long hi, long in, void *y, int ytype, const long *dest, long ldy,
                   const void *bias, char *memory) {
-    float part[MOST(TILE_ROWS, PACKED_ROWS) * TILE_OUTS];
+    float part[32]; // at most TILE_ROWS rows of TILE_OUTS, in whole vectors
     const int packed = w->kind != DENSE, tile = packed ? PACKED_ROWS : TILE_ROWS;
     const int centre = centre_of(w), wide = wide_of(w, in);
     unpacked panel[OUT_BLOCK];
@@ -80,6 +91,13 @@ static void block(ctx *c, const weight *w, int type, const void *const *rows, co
                 dot_f32(count, outs, (const float *const *)rows + r, (const float *)w->data + at, in, in, part);
             else
                 dot_f16(count, outs, (const f16 *const *)rows + r, (const f16 *)w->data + at, in, in, part);
+            if (outs == 4 && ytype == T_BF16 && !bias) {
+                bf16 out[32];
+                narrow16(part, out);
+                if (count > 4) narrow16(part + 16, out + 16);
+                for (int i = 0; i < count; i++) memcpy((bf16 *)y + dest[r + i] * ldy + o, out + 4 * i, 8);
+                continue;
+            }
             for (int i = 0; i < count; i++) {
                 float *value = part + i * TILE_OUTS;
                 long to = dest[r + i] * ldy + o;

@@ -167,6 +167,11 @@ static inline long clamp_index(long i, long n, int64_t *error) {
     return i;
 }
 
+// The same for an element that a branch not taken would read: it fails no check.
+static inline long clamp_wanted(int wanted, long i, long n, int64_t *error) {
+    return wanted || (i >= 0 && i < n) ? clamp_index(i, n, error) : 0;
+}
+
 // --- arithmetic --------------------------------------------------------------------------------
 
 #ifdef __FMA__
