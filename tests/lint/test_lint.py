@@ -134,6 +134,14 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["lint", str(file)]) == 0
 
 
+def test_fix(tmp_path: Path) -> None:
+    file = tmp_path / "a.linnet"
+    text = "module a\n\nfn f(x: f32) -> f32 {{\n    {} y = x + x\n    return y\n}}\n"
+    file.write_text(text.format("var"))
+    assert main(["lint", "--fix", str(file)]) == 0
+    assert file.read_text() == text.format("let")
+
+
 def test_the_repository_is_clean() -> None:
     assert lint_package(open_package(ROOT / "src" / "linnet" / "std")) == []
     for card in sorted(ROOT.glob("models/*/linnet.toml")):

@@ -83,7 +83,7 @@ def once(args: argparse.Namespace) -> int:
         from linnet.cli.fixing import fix
 
         report, count, files = fix(args.paths, args.unsafe_fixes)
-        print(f"{_number(count, 'fix', 'fixes')} in {_number(len(files), 'file')}", file=sys.stderr)
+        print(said_of_fixes(count, len(files)), file=sys.stderr)
     else:
         report = check_paths(args.paths)
     show(report, args.output)
@@ -212,8 +212,13 @@ def summary(report: Report) -> str:
     return f"{checked}: {', '.join(found)}" if found else f"{checked}, no errors"
 
 
+def said_of_fixes(count: int, files: int) -> str:
+    return f"{_number(count, 'fix', 'fixes')} in {_number(files, 'file')}"
+
+
 def fixable(report: Report) -> str:
-    """`2 can be fixed with --fix, 1 more with --fix --unsafe-fixes`, or nothing."""
+    """`2 can be fixed with --fix, 1 more with --fix --unsafe-fixes`, or nothing. What lint
+    finds has safe fixes only."""
     own = [o for o in report.diagnostics if os.path.abspath(o.span.source.path) in report.files]
     safe = sum(any(fix.safety == "safe" for fix in one.fixes) for one in own)
     unsafe = sum(bool(one.fixes) for one in own) - safe

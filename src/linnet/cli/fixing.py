@@ -1,8 +1,9 @@
-"""`linnet check --fix`: the fixes of findings, written into the files."""
+"""`--fix` of `linnet check` and `linnet lint`: the fixes of findings, written into the files."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from linnet.cli.check import Report, check_paths
@@ -12,10 +13,13 @@ from linnet.diagnostics.diagnostic import Diagnostic, Fix
 MAX_ROUNDS = 20
 
 
-def fix(paths: list[str], unsafe: bool) -> tuple[Report, int, list[str]]:
-    """Apply fixes until none is left: the findings that stay, how many were fixed, and the
-    files changed. A round that leaves more errors than it found is taken back, and is the last."""
-    report = check_paths(paths)
+def fix(
+    paths: list[str], unsafe: bool, look: Callable[[list[str]], Report] = check_paths
+) -> tuple[Report, int, list[str]]:
+    """Apply fixes until none is left: the findings of `look` that stay, how many were fixed, and
+    the files changed. A round that leaves more errors than it found is taken back, and is the
+    last."""
+    report = look(paths)
     total = 0
     touched: dict[str, None] = {}
     for _ in range(MAX_ROUNDS):
@@ -26,7 +30,7 @@ def fix(paths: list[str], unsafe: bool) -> tuple[Report, int, list[str]]:
         count = sum(apply(path, fixes) for path, fixes in edits.items())
         if not count:
             break
-        after = check_paths(paths)
+        after = look(paths)
         if after.count("error") > report.count("error"):
             for path, data in kept.items():
                 _write(path, data)

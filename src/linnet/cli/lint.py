@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
-from linnet.cli.check import FORMS, Report, packages_in, show
+from linnet.cli.check import FORMS, Report, packages_in, said_of_fixes, show
 
 HELP = """\
 Look for what is correct and could be better: index notation that is slow and that no
@@ -28,26 +29,40 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", dest="output", action="store_const", const="json", help="same as --output json"
     )
+    parser.add_argument(
+        "--fix", action="store_true", help="write safe fixes into the files, then report the rest"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.fix:
+        from linnet.cli.fixing import fix
+
+        report, count, files = fix(args.paths, False, look)
+        print(said_of_fixes(count, len(files)), file=sys.stderr)
+    else:
+        report = look(args.paths)
+    show(report, args.output)
+    return 1 if report.failures or report.diagnostics else 0
+
+
+def look(paths: list[str]) -> Report:
+    """The findings under all paths. One that cannot be read does not stop the others."""
     from linnet.errors import Error
     from linnet.lint import lint_package
     from linnet.package import open_package
 
     report = Report()
-    for path in [inner for given in args.paths for inner in packages_in(given)]:
+    for path in [inner for given in paths for inner in packages_in(given)]:
         try:
             package = open_package(path)
             report.diagnostics += lint_package(package)
-            report.files.update(module.source.path for module in package.loaded())
+            report.files.update(os.path.abspath(module.source.path) for module in package.loaded())
         except Error as error:
             found = getattr(error, "diagnostics", None)
             report.diagnostics += found or []
             if not found:
                 report.failures.append(str(error))
         except OSError as error:
-            print(f"error: {error.filename or path}: {error.strerror or error}", file=sys.stderr)
-            return 1
-    show(report, args.output)
-    return 1 if report.failures or report.diagnostics else 0
+            report.failures.append(f"{error.filename or path}: {error.strerror or error}")
+    return report
