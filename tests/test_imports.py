@@ -28,8 +28,18 @@ ROOMS: dict[str, set[str]] = {
     # Beside the line: they know files and text, not torch; the registry checks what it shows.
     "weights": {"source", "errors", "ir"},
     "text": {"source", "errors", "weights"},
-    "nest": {"source", "errors", "diagnostics", "syntax", "dims", "package", "ir", "check",
-             "weights", "text"},
+    "nest": {
+        "source",
+        "errors",
+        "diagnostics",
+        "syntax",
+        "dims",
+        "package",
+        "ir",
+        "check",
+        "weights",
+        "text",
+    },
     "native": {"errors", "dims", "ir"},
     "torch": {"source", "errors", "dims", "package", "ir", "check", "weights", "nest", "native"},
     "serve": {"source", "errors", "ir", "check", "weights", "text", "nest", "torch"},
@@ -41,7 +51,7 @@ EDGES = {"", "__main__", "cli", "lsp"}
 # Packages that cost a noticeable part of a second to import, and the rooms that may.
 HEAVY = {
     "torch": {"torch", "serve"},
-    "transformers": set(),
+    "transformers": {"torch"},  # the reference of `linnet parity`
     "llama_cpp": set(),
     "numpy": {"torch", "serve", "weights", "text"},
     "gguf": {"weights", "text"},

@@ -33,6 +33,7 @@ COMMANDS: dict[str, str] = {
     "list": "the models of the zoo, or of another registry",
     "show": "one model: its card, entries, sizes and files",
     "pull": "fetch a model's weights and tokenizer",
+    "parity": "where our values and transformers' first part",
     "nest": "the zoo: its pages and checks",
 }
 
@@ -43,6 +44,7 @@ EXTRAS = {
     "tokenizers": "text",
     "jinja2": "text",
     "gguf": "gguf",
+    "transformers": "parity",
     "huggingface_hub": "hub",
     "markdown_it": "pages",
     "starlette": "serve",

@@ -224,13 +224,17 @@ class FunctionEmitter:
 
     def report(self, op: ir.Op) -> None:
         for value in op.results:
+            if isinstance(op, ir.Call) and value not in self.refs:
+                continue  # a kernel kept its two parts apart; there is no such value
             if value.name and isinstance(value.type, (TensorType, ScalarType)):
                 method = self.instance.kind is not None
                 name = value.name if method else f"{self.instance.source.name}.{value.name}"
                 owner = "self" if method else "None"
                 self.line(f"TRACE({owner}, {name!r}, {self.ref(value)})")
         if isinstance(op, ir.Call) and op.receiver:
-            self.line(f"TRACE({self.receiver(op.receiver)}, None, {self.ref(op.result)})")
+            args = "".join(f"{self.refs[arg]}, " for arg in op.args if arg in self.refs)
+            result = self.ref(op.result)
+            self.line(f"TRACE({self.receiver(op.receiver)}, None, {result}, ({args}))")
 
     # --- Values --------------------------------------------------------------
 

@@ -32,7 +32,7 @@ class Trace:
         return self.values[name]
 
 
-class _Recorder:
+class Recorder:
     def __init__(self, model: Model, names: Sequence[str] | None):
         self.paths: Mapping[int, str] = model._paths
         self.names = None if names is None else set(names)
@@ -40,7 +40,9 @@ class _Recorder:
         self.values: dict[str, Tensor] = {}
         self.seen: dict[str, int] = {}
 
-    def __call__(self, block: Block | None, name: str | None, value: Any) -> None:
+    def __call__(
+        self, block: Block | None, name: str | None, value: Any, args: Sequence[Any] = ()
+    ) -> None:
         if not isinstance(value, Tensor):
             return
         path = self.paths.get(id(block), "") if block is not None else ""
@@ -58,7 +60,7 @@ class _Recorder:
 
 def run_traced(
     model: Model, entry: str, inputs: Sequence[Any], keywords: dict[str, Any],
-    names: Sequence[str] | None,
+    names: Sequence[str] | None, recorder: Recorder | None = None,
 ) -> Trace:  # fmt: skip
     """Raises InputError for an unknown entry, wrong arguments, or a name that nothing has."""
     if entry not in model.entries:
@@ -67,7 +69,7 @@ def run_traced(
     target = model.entries[entry]
     values, dims = target.signature.bind(inputs, keywords)
     target.signature.check_ranges(target.ranges(), values, dims)
-    recorder = _Recorder(model, names)
+    recorder = recorder or Recorder(model, names)
     if target.uses_state:
         model.allocate()
     held = {path: getattr(block, name) for path, (block, name, _) in model._states.items()}
@@ -93,13 +95,13 @@ def run_traced(
 
 
 def _evaluate(
-    model: Model, id: str, values: list[Any], dims: dict[str, int], recorder: _Recorder, target: Any
+    model: Model, id: str, values: list[Any], dims: dict[str, int], recorder: Recorder, target: Any
 ) -> Any:
     class Watched(Evaluator):
         def call(self, instance: Any, block: Block | None, args: list[Any], sizes: Any) -> Any:
             result = super().call(instance, block, args, sizes)
             if block is not None and block is not model.root:
-                recorder(block, None, result)
+                recorder(block, None, result, args)
             return result
 
     evaluator = Watched(model.bound, model.device, recorder)
