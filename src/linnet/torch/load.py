@@ -44,6 +44,7 @@ def load(
     cast: bool = False,
     trainable: bool = False,
     seed: int = 0,
+    backend: str | None = None,
 ) -> Model:
     """Check a model, bind it to its generics and weights, and make its entries callable.
 
@@ -54,7 +55,8 @@ def load(
     "fast". `cast` allows weights to be narrowed. `quantize` "int8" or "int4" packs linear,
     expert and embedding weights in groups along their rows; "stored" keeps those of a GGUF
     file in its own blocks. With `trainable` every entry is
-    differentiable and states are replaced, never written in place.
+    differentiable and states are replaced, never written in place. `backend` is "native" (C, on
+    a CPU) or "torch"; default: native where the device, the policy and a C compiler allow.
 
     Raises PackageError, CardError, CheckError, BindError, WeightsError or BackendError.
     """
@@ -75,7 +77,7 @@ def load(
     there = manifest(program, block, bound_generics, present) if block else []
     made = Model(
         bound, there, device=place, numerics=numerics, trainable=trainable,
-        name=card.name if card else path.stem,
+        name=card.name if card else path.stem, backend=backend,
     )  # fmt: skip
     made.present = present
     source.fill(made, there)
