@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +68,9 @@ def run(args: argparse.Namespace) -> int:
     places: list[Any] = []
     if args.weights == ["random"]:
         about["linnet.source"] = f"random, seed {args.seed}"
-        outputs = list(_random(listed, choice, target.bindings(), args.seed))
+        from linnet.torch.random import random_outputs
+
+        outputs = random_outputs(listed, choice, target.bindings(), args.seed)
     else:
         weights = _weights(args, target)
         places.append(weights)
@@ -138,40 +139,6 @@ def _stored(
     stats = [(path.name, path.stat()) for path in checkpoint.files]
     source = "; ".join(f"{name} {s.st_size} {s.st_mtime_ns}" for name, s in stats)
     return [output(entry) for entry in planned.entries], source
-
-
-def _random(
-    listed: list[Parameter], choice: Choice, names: dict[str, str], seed: int
-) -> Iterator[Output]:
-    """Random weights under a checkpoint's names, for measuring without one."""
-    import torch
-
-    from linnet.torch.load import _array, _raw
-    from linnet.torch.random import RandomWeights
-    from linnet.weights.folder import Output
-    from linnet.weights.quantize import quantize_values
-
-    source = RandomWeights(seed, torch.device("cpu"))
-
-    tied: dict[str, list[Parameter]] = {}
-    for parameter in listed:
-        if not parameter.optional:
-            tied.setdefault(names.get(parameter.path, parameter.path), []).append(parameter)
-
-    def output(name: str, parameters: list[Parameter]) -> Output:
-        parameter = parameters[0]
-        kind = choice.format([p.path for p in parameters], parameter.shape, parameter.dtype)
-
-        def make() -> Any:
-            tensor = source.make(parameter)
-            if kind is None:
-                return _raw(tensor, parameter.dtype)()
-            return quantize_values(_array(tensor), parameter.shape, kind)
-
-        return Output(name, parameter.dtype, parameter.shape, kind, make)
-
-    for name, parameters in tied.items():
-        yield output(name, parameters)
 
 
 def _progress(done: int, total: int, name: str) -> None:

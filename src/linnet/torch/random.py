@@ -6,7 +6,9 @@ of parameters cost a copy, not a draw. The pool's length is prime: rows of a mat
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from math import prod
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import torch
@@ -14,6 +16,10 @@ from torch import Tensor
 
 from linnet.ir.manifest import Parameter
 from linnet.torch import dtypes
+
+if TYPE_CHECKING:
+    from linnet.weights.choice import Choice
+    from linnet.weights.folder import Output
 
 POOL = 1_048_573
 
@@ -61,3 +67,32 @@ class RandomWeights:
         drawn = torch.randint(low, high + 1, parameter.shape, generator=self.generator)
         carrier = dtypes.cast(drawn, "i64", parameter.dtype)
         return dtypes.from_carrier(carrier, parameter.dtype).to(self.device)
+
+
+def random_outputs(
+    listed: Iterable[Parameter], choice: Choice, names: Mapping[str, str], seed: int
+) -> list[Output]:
+    """Random weights to be written under a checkpoint's names, each made when its turn comes."""
+    from linnet.torch.load import _array, _raw
+    from linnet.weights.folder import Output
+    from linnet.weights.quantize import quantize_values
+
+    source = RandomWeights(seed, torch.device("cpu"))
+    tied: dict[str, list[Parameter]] = {}
+    for parameter in listed:
+        if not parameter.optional:
+            tied.setdefault(names.get(parameter.path, parameter.path), []).append(parameter)
+
+    def output(name: str, parameters: list[Parameter]) -> Output:
+        parameter = parameters[0]
+        kind = choice.format([p.path for p in parameters], parameter.shape, parameter.dtype)
+
+        def make() -> Any:
+            tensor = source.make(parameter)
+            if kind is None:
+                return _raw(tensor, parameter.dtype)()
+            return quantize_values(_array(tensor), parameter.shape, kind)
+
+        return Output(name, parameter.dtype, parameter.shape, kind, make)
+
+    return [output(name, parameters) for name, parameters in tied.items()]

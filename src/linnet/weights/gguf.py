@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from linnet.errors import WeightsError
 from linnet.weights.dtypes import CHUNK, SIZES, floats, is_float, packed
 from linnet.weights.gguf_header import FLOAT_TYPES, GgufHeader, StoredTensor
+from linnet.weights.gguf_qwen import ARCHITECTURES, PREFIX, Heads, Source, sources
 from linnet.weights.mapped import MappedFile
 from linnet.weights.packed import BLOCKS, Packed
 from linnet.weights.tensor_info import TensorInfo
@@ -21,7 +22,7 @@ from linnet.weights.tensor_info import TensorInfo
 if TYPE_CHECKING:
     import numpy as np
 
-SUPPORTED = ("llama",)
+SUPPORTED = ("llama", *ARCHITECTURES)
 # The parts of a block, and of the whole, as llama.cpp's converter names them.
 _LAYER_NAMES = {
     "attn_norm": "input_layernorm",
@@ -59,6 +60,7 @@ class GgufFile:
             raise
         self._tensors: dict[str, TensorInfo] | None = None
         self._stored: dict[str, StoredTensor] = {}
+        self._sources: dict[str, Source] = {}
 
     @property
     def architecture(self) -> str:
@@ -88,6 +90,8 @@ class GgufFile:
         """
         info = self.tensors[name]
         stored_name = info.alias or name
+        if stored_name in self._sources:
+            return self._read_source(self._sources[stored_name], dtype or "f32", out)
         stored = self._stored[stored_name]
         dtype = dtype or "f32"
         if not is_float(dtype):
@@ -125,6 +129,8 @@ class GgufFile:
         put back, which copies them."""
         info = self.tensors[name]
         stored_name = info.alias or name
+        if stored_name in self._sources:
+            return self._pack_source(self._sources[stored_name])
         stored = self._stored[stored_name]
         if stored.dtype not in BLOCKS:
             raise self._fail(f"holds {stored.dtype}, which is not run as stored", stored.name)
@@ -148,6 +154,8 @@ class GgufFile:
                 f"supported: {', '.join(SUPPORTED)}"
             )
         tensors: dict[str, TensorInfo] = {}
+        if self.architecture in ARCHITECTURES:
+            return self._family()
         for stored in self._header.tensors:
             name = checkpoint_name(stored.name)
             if name in tensors:
@@ -175,6 +183,110 @@ class GgufFile:
                 table.name,
             )
         return tensors
+
+    def _family(self) -> dict[str, TensorInfo]:
+        """The tensors of the Qwen3.5 family, several of them made of others."""
+        kind = self.architecture
+
+        def number(key: str) -> int:
+            value = self.metadata(f"{kind}.ssm.{key}")
+            if type(value) is not int or value <= 0:
+                raise self._fail(
+                    f"metadata `{kind}.ssm.{key}` is {value!r}, expected a positive integer"
+                )
+            return value
+
+        keys, values = number("group_count"), number("time_step_rank")
+        inner = number("inner_size")
+        if values % keys or inner % values:
+            raise self._fail(f"{values} value heads of {inner} do not go with {keys} key heads")
+        heads = Heads(keys, number("state_size"), values, inner // values)
+        stored = {tensor.name: tensor for tensor in self._header.tensors}
+        self._sources = sources(stored, heads, self._fail)
+        found: dict[str, TensorInfo] = {}
+        for name, source in self._sources.items():
+            dtypes = {part.dtype for part in source.parts}
+            dtype = dtypes.pop() if len(dtypes) == 1 else "mixed"
+            nbytes = sum(part.nbytes for part in source.parts)
+            if dtype in BLOCKS and not self._whole_blocks(source):
+                dtype = "mixed"  # its columns go elsewhere one by one
+            found[name] = TensorInfo(name, dtype, source.shape, nbytes, self.path, importer=True)
+        table = found.get(f"{PREFIX}embed_tokens.weight")
+        if table is not None and "lm_head.weight" not in found:
+            found["lm_head.weight"] = TensorInfo(
+                "lm_head.weight",
+                table.dtype,
+                table.shape,
+                table.nbytes,
+                self.path,
+                True,
+                table.name,
+            )
+        return found
+
+    def _whole_blocks(self, source: Source) -> bool:
+        if source.value is not None:
+            return False
+        if source.columns is None:
+            return True
+        block = BLOCKS[source.parts[0].dtype][0]
+        starts = source.columns.reshape(-1, block) if source.width % block == 0 else None
+        return starts is not None and bool(
+            ((starts - starts[:, :1]) == range(block)).all() and (starts[:, 0] % block == 0).all()
+        )
+
+    def _rows(self, source: Source, part: StoredTensor, start: int, stop: int) -> Any:
+        """Stored rows as bytes `[n, bytes of a row]`."""
+        import numpy as np
+
+        each = part.nbytes // max(1, prod(part.shape) // source.width)
+        raw = np.frombuffer(self._file.view(part.start, part.start + part.nbytes), np.uint8)
+        rows = raw.reshape(-1, each)
+        return rows[start:stop] if source.order is None else rows[source.order[start:stop]]
+
+    def _read_source(self, source: Source, dtype: str, out: memoryview | None) -> memoryview:
+        width = source.width
+        count = prod(source.shape) // width
+        size = SIZES[dtype] * width
+        if out is None:
+            out = memoryview(bytearray(count * size))
+        out = out.cast("B")
+        step = max(1, CHUNK // width)
+        at = 0
+        for start in range(0, count, step):
+            for part, lo, hi in source.segments(start, min(start + step, count)):
+                raw = memoryview(self._rows(source, part, lo, hi).tobytes())
+                values = source.changed(self._unpack(raw, part).reshape(hi - lo, width))
+                out[at * size : (at + hi - lo) * size] = packed(values, dtype)
+                at += hi - lo
+        for part in source.parts:
+            self._file.release(part.start, part.start + part.nbytes)
+        return out
+
+    def _pack_source(self, source: Source) -> Packed:
+        import numpy as np
+
+        first = source.parts[0]
+        if first.dtype not in BLOCKS or not self._whole_blocks(source):
+            raise self._fail(f"holds {first.dtype}, which is not run as stored", first.name)
+        block, size, _ = BLOCKS[first.dtype]
+        width, shape = source.width, source.shape
+        if len(source.parts) == 1 and source.order is None and source.columns is None:
+            raw = self._file.view(first.start, first.start + first.nbytes)
+            return Packed(first.dtype, shape, block, raw, None)
+        count = prod(shape) // width
+        data = np.empty((count, width // block * size), np.uint8)
+        step = max(1, CHUNK // width)
+        at = 0
+        for start in range(0, count, step):
+            for part, lo, hi in source.segments(start, min(start + step, count)):
+                rows = self._rows(source, part, lo, hi)
+                if source.columns is not None:
+                    order = source.columns.reshape(-1, block)[:, 0] // block
+                    rows = rows.reshape(hi - lo, -1, size)[:, order].reshape(hi - lo, -1)
+                data[at : at + hi - lo] = rows
+                at += hi - lo
+        return Packed(first.dtype, shape, block, data.data.cast("B"), None)
 
     def _heads(self, name: str) -> int:
         """How many heads' rows are interleaved in this tensor; 0 where none are."""
