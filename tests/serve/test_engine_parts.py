@@ -99,10 +99,10 @@ def test_a_crowd_comes_in_faster():
     pace.learned_step(4, 0.050)
     for tokens in (1, 16, 64, 256):
         pace.learned(tokens, 0.001 * tokens)
-    assert pace.room(4, 1, 4) == pace.room(4, 4, 4) == pytest.approx(0.040)
-    assert pace.room(4, 12, 4) == pytest.approx(0.120)
+    assert pace.room(4, 1, 1) == pace.room(4, 2, 4) == pytest.approx(0.040)
+    assert pace.room(4, 4, 4) == pytest.approx(0.120)
     assert pace.room(4, 1000, 1) == 1.0
-    assert chunk(pace, 4, 12) == 120
+    assert chunk(pace, 4, 4) == 120
 
 
 def test_tokens_that_cost_nothing_come_along():

@@ -1,12 +1,14 @@
 """How much of a prompt goes in between two steps.
 
 A stream that runs should wait at most about twice its usual time between tokens while a prompt
-comes in: so the chunks between two steps take about as long as a step. Where more wait to come in
-than run, that would help few at the cost of many: the time of chunks to that of steps is then as
-those who wait to those who run. How the time of a chunk grows with its tokens,
-and that of a step with its rows, is measured once, at start; how fast they are now, as they
-happen. One factor stands for all sizes, so that an hour in which the machine is busy cannot leave
-a stale figure behind for a size that is then never tried again.
+comes in: so the chunks between two steps take about as long as a step. Where many wait to come in
+that would help few at the cost of many, and of work too, since a step of many rows costs little
+more than one of few: the time of chunks then grows with those who wait over those who run.
+
+How the time of a chunk grows with its tokens, and that of a step with its rows, is measured once,
+at start; how fast they are now, as they happen. One factor stands for all sizes, so that an hour
+in which the machine is busy cannot leave a stale figure behind for a size that is then never
+tried again.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ FILL = 0.8
 FREE = 1.3
 LEAST = 4
 WORTH = 16  # a further chunk in the same pause has so many tokens at least
+CROWD = (
+    4.0  # steps' worth of chunks for each request, after the first, that waits for one that runs
+)
 LONGEST = 1.0  # seconds of a pause, whoever waits
 
 
@@ -95,7 +100,8 @@ class Pace:
         step = self.step_seconds(size)
         if step is None or not self._curve:
             return math.inf
-        return min(LONGEST, step * self.fill * max(1.0, waiting / max(1, running)))
+        crowd = CROWD * (waiting - 1) / max(1, running)
+        return min(LONGEST, step * self.fill * max(1.0, crowd))
 
     def fits(self, room: float, first: bool = True) -> int:
         """How many tokens of a chunk take at most so many seconds; 0 where it is not worth one.
