@@ -117,6 +117,8 @@ def _packed(program: Program, block: Block) -> dict[str, tuple[str, Dim]]:
     refused: set[str] = set()
     for method in block.methods.values():
         reads: dict[Value, str] = {}
+        if method not in program.functions:  # of a dependency, and not called
+            continue
         for op in all_ops(program.functions[method].body):
             if isinstance(op, ReadMember) and op.kind == "param":
                 reads[op.result] = op.name
