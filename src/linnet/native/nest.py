@@ -57,6 +57,7 @@ class Nest:
         self.reads: set[Buffer] = set()
         self.writes: set[Buffer] = set()
         self.open: list[Comprehension] = []
+        self.wanted: Operand | None = None  # where the element at hand is wanted; None: everywhere
         for var in self.vars:
             self.deps[var] = frozenset((var,))
 
@@ -142,7 +143,7 @@ class Nest:
     # --- Elements ---------------------------------------------------------------
 
     def element(self, node: Node, at: Sequence[Ix]) -> Operand:
-        key = (id(node), tuple(at))
+        key = (id(node), tuple(at), self.wanted)
         known = self.recall(key)
         if known is None:
             known = self.keep(key, HELD[node.dtype], node.element(self, at))
@@ -189,13 +190,26 @@ class Nest:
                 left, d1 = self.expression(owner, a, env, wide)
                 right, d2 = self.expression(owner, b, env, wide)
                 text, deps = elements.binary(op, left, right, a.dtype, wide), d1 | d2
-            case ir.GSelect(condition, a, b, dtype):
-                parts = [self.expression(owner, x, env, wide) for x in (condition, a, b)]
+            case ir.GSelect(condition, a, b, dtype, lazy):
+                chosen = self.expression(owner, condition, env, wide)
+                parts = [chosen]
+                for branch, sign in ((a, ""), (b, "!")):
+                    outer = self.wanted
+                    if lazy:
+                        self.wanted = self.also(outer, f"{sign}({chosen[0]})", chosen[1])
+                    parts.append(self.expression(owner, branch, env, wide))
+                    self.wanted = outer
                 text = "(({}) ? ({}) : ({}))".format(*(t for t, _ in parts))
                 deps = frozenset().union(*(d for _, d in parts))
             case _:
                 raise Unsupported(f"{type(node).__name__} in index notation")
         return self.temp(HELD[dtype], text, deps), deps
+
+    def also(self, outer: Operand | None, text: str, deps: frozenset[str]) -> Operand:
+        """A condition within another, as a variable of its own."""
+        if outer is not None:
+            text, deps = f"{outer[0]} && {text}", outer[1] | deps
+        return self.temp("int", text, deps), deps
 
     def axis(
         self,
@@ -216,13 +230,20 @@ class Nest:
         if id(axis) not in self.covered:
             extent = self.dim(owner.read[read.value].shape[number])
             error = self.param("error", "int64_t *", "e", "&a->error")
-            text = f"clamp_index({text}, {extent}, {error})"
+            if self.wanted is None:
+                text = f"clamp_index({text}, {extent}, {error})"
+            else:
+                text = f"clamp_wanted({self.wanted[0]}, {text}, {extent}, {error})"
+                deps = deps | self.wanted[1]
         return Ix.of(self.temp("long", text, deps))
 
     def linear(self, owner: Comprehension, node: ir.GExpr, env: dict[ir.Idx, Ix]) -> Ix | None:
         """An index expression that is a linear form of indices: in range by the type rules
         wherever the entry's checks cover it, which is asked of the caller."""
-        if id(node) not in self.covered and not isinstance(node, ir.GRead):
+        if id(node) not in self.covered:
+            return None
+        wide = node.dtype in ("i32", "i64")  # narrow and unsigned sums wrap
+        if not wide and not isinstance(node, (ir.GLit, ir.GRead)):
             return None
         match node:
             case ir.GLit(value, _):
@@ -231,7 +252,7 @@ class Nest:
                 return Ix.of(dim.substitute(owner.bind))
             case ir.GRead(value, (ir.Idx() as index,)):
                 source = owner.read[value]
-                if isinstance(source, Counted):
+                if isinstance(source, Counted) and (wide or source.fits()):
                     return env[index] + source.start
             case ir.GCast(x, _):
                 return self._part(owner, x, env)
@@ -257,7 +278,13 @@ class Nest:
         for index in used(node):
             if index in env:
                 deps = deps | self.index(env[index])[1]
-        key = (id(node), id(owner), tuple(env[i] for i in used(node) if i in env), wide)
+        key = (
+            id(node),
+            id(owner),
+            tuple(env[i] for i in used(node) if i in env),
+            wide,
+            self.wanted,
+        )
         known = self.recall(key)
         if known is not None:
             return known

@@ -180,6 +180,11 @@ class Counted(Node):
     dtype: str
     start: Dim = ZERO
 
+    def fits(self) -> bool:
+        """Whether its dtype certainly holds every number."""
+        last = (self.start + self.shape[0]).constant
+        return last is not None and last <= 2 ** (8 * elements.BYTES[self.dtype] - 1)
+
     def element(self, nest: Nest, at: Sequence[Ix]) -> Operand:
         text, deps = nest.index(at[0] + self.start)
         return f"({elements.HELD[self.dtype]})({text})", deps

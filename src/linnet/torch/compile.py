@@ -76,7 +76,7 @@ class Compiler:
             self.numerics, self.device, self.trainable, functional, trace is not None,
             ranges.unchecked,
         )  # fmt: skip
-        emitter = ModuleEmitter(bound, constants, options)
+        emitter = ModuleEmitter(bound, constants, options, self.bound)
         generated = emitter.emit([bound.entries[entry]])
         if trace is not None:
             generated.scope["TRACE"] = trace

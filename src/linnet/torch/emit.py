@@ -67,8 +67,12 @@ class Generated:
 class ModuleEmitter:
     """Emits every instance reachable from the entries, callees first."""
 
-    def __init__(self, bound: Bound, constants: Constants, options: Options):
+    def __init__(
+        self, bound: Bound, constants: Constants, options: Options, plain: Bound | None = None
+    ):
+        """`plain`: the program before any pass, whose functions the evaluator can run."""
         self.bound, self.constants, self.options = bound, constants, options
+        self.plain = plain or bound
         self.scope: dict[str, Any] = {}
         self.choices: list[Choice] = []
         self.names: dict[str, str] = {}

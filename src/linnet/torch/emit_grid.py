@@ -52,7 +52,7 @@ def emit_grid(f: FunctionEmitter, op: ir.Grid) -> None:
 
 
 def fallback(f: FunctionEmitter, op: ir.Grid) -> str:
-    call = GridCall(f.module.bound, op, f.options.device)
+    call = GridCall(f.module.plain, op, f.options.device)
     name = f.module.provide("grid", call)
     args = ", ".join(f.ref(value) for value in call.values)
     dims = ", ".join(f"{name!r}: {text}" for name, text in f.dim_names.items())
@@ -329,6 +329,9 @@ class GridEmitter:
     def position(self, node: ir.GRead, axis: ir.GExpr, number: int) -> Piece:
         """A run-time index; checked here unless the entry's checks cover it."""
         piece = self.eval(axis, False)
+        if piece.kind == "tensor" and axis.dtype in ("i8", "i16", "u8"):
+            # Torch takes no index so narrow, and u8 for a mask.
+            piece = Piece(f"{piece.text}.long()", piece.axes, piece.kind)
         if id(axis) in self.f.options.unchecked:
             return piece
         if self.lazy:

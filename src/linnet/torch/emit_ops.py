@@ -238,14 +238,20 @@ def branches(f: FunctionEmitter, op: ir.Op, arms: list[tuple[str, ir.Region]]) -
     for head, region in arms:
         f.line(head, op.span)
         f.depth += 1
+        start = len(f.lines)
         f.region(region)
         for name, value in zip(names, region.results, strict=True):
             f.line(f"{name} = {f.ref(value)}")
-        if not names and not region.ops:
-            f.line("pass")
+        never_empty(f, start)
         f.depth -= 1
     for name, value in zip(names, op.results, strict=True):
         f.refs[value] = name
+
+
+def never_empty(f: FunctionEmitter, start: int) -> None:
+    """A block of lines that begins at `start`: operations may have needed none."""
+    if len(f.lines) == start:
+        f.line("pass")
 
 
 def if_(f: FunctionEmitter, op: ir.If) -> None:
@@ -278,13 +284,13 @@ def loop(f: FunctionEmitter, op: ir.Loop) -> None:
     f.refs[counter] = i
     f.line(f"for {i} in range({f.dim(op.start)}, {f.dim(op.stop)}):", op.span)
     f.depth += 1
+    start = len(f.lines)
     f.region(op.body)
     results = [f.ref(value) for value in op.body.results]
     for column, text in zip(columns, results[len(carried) :], strict=True):
         f.line(f"{column}.append({text})")
     assign(f, carried, results[: len(carried)])
-    if not op.body.ops and not results:
-        f.line("pass")
+    never_empty(f, start)
     f.depth -= 1
     for value, carried_name in zip(op.results, carried, strict=False):
         f.refs[value] = carried_name
@@ -293,10 +299,16 @@ def loop(f: FunctionEmitter, op: ir.Loop) -> None:
         assert isinstance(type, TensorType)
         dtype = TORCH[type.dtype]
         if len(type.shape) == 1 and type.dtype not in dtypes.FLOATS:
-            f.define(value, f"torch.tensor({column}, dtype={dtype}, device=DEVICE)")
+            items = column
+            if type.dtype == "u64":  # carried by its bits
+                items = f"[rt.dtypes.wrap_int(x, 'i64') for x in {column}]"
+            f.define(value, f"torch.tensor({items}, dtype={dtype}, device=DEVICE)")
         else:
             empty = f"torch.empty(({f.shape(type)},), dtype={dtype}, device=DEVICE)"
-            f.define(value, f"torch.stack({column}) if {column} else {empty}")
+            items = column
+            if len(type.shape) == 1:  # a float is a number where it is a literal
+                items = f"[rt.tensor(x, '{type.dtype}', DEVICE) for x in {column}]"
+            f.define(value, f"torch.stack({items}) if {column} else {empty}")
 
 
 def assign(f: FunctionEmitter, names: list[str], values: list[str]) -> None:

@@ -12,6 +12,7 @@ value is its position.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from linnet.errors import InputError
 from linnet.ir import program as ir
+from linnet.ir.effects import walk_ops
 from linnet.ir.types import (
     OptionalType,
     ScalarType,
@@ -317,40 +319,98 @@ class Frame:
 
     # --- Scalar functions inside index notation -----------------------------------
 
-    def apply(self, node: ir.GApply, args: list[Tensor]) -> Tensor:
-        """A scalar function on aligned tensors, every element a lane of its own."""
+    def apply(self, node: ir.GApply, args: list[Tensor], mask: Tensor | None) -> Tensor:
+        """A scalar function on aligned tensors, every element a lane of its own.
+
+        A lane that `mask` does not want fails no check, and its value is any.
+        """
         instance = self.evaluator.bound.functions[node.callee]
-        env: Env = dict(zip(instance.body.params, args, strict=True))
-        lanes = Lanes(self.evaluator, None, env, self.bind(instance, node.generics))
-        return lanes.region(instance.body)[0]
+        dims = self.bind(instance, node.generics)
+        aligned = [*args] if mask is None else [*args, mask]
+        shape = torch.broadcast_shapes(*(x.shape for x in aligned))
+        if _of_scalars(instance.body, self.evaluator.bound):
+            env: Env = dict(zip(instance.body.params, args, strict=True))
+            lanes = Lanes(self.evaluator, None, env, dims, mask=mask)
+            return lanes.region(instance.body)[0].expand(shape)
+        # It works on tensors of its own: one lane after the other.
+        columns = [x.expand(shape).flatten() for x in args]
+        wanted = None if mask is None else mask.expand(shape).flatten().tolist()
+        dtype = dtypes.CARRIER[dtype_of(instance.result)]
+        result = torch.zeros(math.prod(shape), dtype=dtype, device=self.evaluator.device)
+        for i in range(result.numel()):
+            if wanted is None or wanted[i]:
+                result[i] = self.evaluator.call(instance, None, [x[i] for x in columns], dims)
+        return result.reshape(shape)
+
+
+def _of_scalars(body: ir.Region, bound: Bound) -> bool:
+    """Whether a function works on scalars alone, so that all lanes run at once."""
+    for op in walk_ops(body):
+        if isinstance(op, ir.Grid) or not all(isinstance(v.type, ScalarType) for v in op.results):
+            return False
+        if isinstance(op, ir.Call) and not _of_scalars(bound.functions[op.callee].body, bound):
+            return False
+    return True
 
 
 class Lanes(Frame):
-    """A frame whose scalars are tensors of lanes: both branches of an `if` run."""
+    """A frame whose scalars are tensors of lanes: both branches of an `if` run.
 
-    __slots__ = ()
+    `mask`: the lanes whose values are wanted; the others fail no check and end no loop late.
+    """
+
+    __slots__ = ("mask",)
+
+    def __init__(self, *args: Any, mask: Tensor | None = None):
+        super().__init__(*args)
+        self.mask = mask
+
+    def within(self, condition: Tensor, region: ir.Region, args: list[Any] | None) -> list[Any]:
+        outer = self.mask
+        self.mask = condition if outer is None else outer & condition
+        try:
+            return self.region(region, args)
+        finally:
+            self.mask = outer
+
+    def binary(self, op: ir.Binary) -> list[Any]:
+        a, b, dtype = self.env[op.a], self.env[op.b], dtype_of(op.a.type)
+        if self.mask is not None and op.op in ("div", "rem") and dtype not in dtypes.FLOATS:
+            b = torch.where(self.mask, b, torch.ones_like(b))
+        return [elementwise.binary(op.op, a, b, dtype, op.span)]
 
     def branch(self, op: ir.If) -> list[Any]:
         condition = self.env[op.condition]
         if condition.dim() == 0:
             return super().branch(op)
-        both = zip(self.region(op.then), self.region(op.orelse), strict=True)
-        return [torch.where(condition, a, b) for a, b in both]
-
-    def loop_while(self, op: ir.While) -> list[Any]:
-        carried = [self.env[value] for value in op.init]
-        while True:
-            active = self.region(op.condition, carried)[0]
-            if not bool(active.any()):
-                return carried
-            following = self.region(op.body, carried)
-            carried = [torch.where(active, b, a) for a, b in zip(carried, following, strict=True)]
+        first = self.within(condition, op.then, None)
+        second = self.within(~condition, op.orelse, None)
+        return [torch.where(condition, a, b) for a, b in zip(first, second, strict=True)]
 
     def call(self, op: ir.Call) -> list[Any]:
         instance = self.evaluator.bound.functions[op.callee]
         env: Env = dict(zip(instance.body.params, (self.env[a] for a in op.args), strict=True))
-        inner = Lanes(self.evaluator, None, env, self.bind(instance, op.generics))
+        dims = self.bind(instance, op.generics)
+        inner = Lanes(self.evaluator, None, env, dims, mask=self.mask)
         return [inner.region(instance.body)[0]]
+
+    def loop_while(self, op: ir.While) -> list[Any]:
+        carried = [self.env[value] for value in op.init]
+        outer, active = self.mask, self.mask
+        try:
+            while True:
+                self.mask = active  # a lane that has ended computes no condition again
+                goes_on = self.region(op.condition, carried)[0]
+                active = goes_on if active is None else active & goes_on
+                if not bool(active.any()):
+                    return carried
+                self.mask = active
+                following = self.region(op.body, carried)
+                carried = [
+                    torch.where(active, b, a) for a, b in zip(carried, following, strict=True)
+                ]
+        finally:
+            self.mask = outer
 
 
 _STEPS: dict[type, Callable[[Any, Any], list[Any]]] = {

@@ -51,7 +51,7 @@ class GridWalk:
     """Evaluates one grid.
 
     `read` gives the carrier of a value from outside; `dims` binds the dimension names;
-    `apply(callee, generics, args)` evaluates a scalar function on aligned tensors.
+    `apply(node, args, mask)` evaluates a scalar function on aligned tensors, where `mask` wants it.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class GridWalk:
         grid: Grid,
         read: Callable[[Value], Tensor],
         dims: dict[str, int],
-        apply: Callable[[GApply, list[Tensor]], Tensor],
+        apply: Callable[[GApply, list[Tensor], Tensor | None], Tensor],
         device: torch.device | str = "cpu",
     ):
         self.grid, self.read, self.dims, self.apply = grid, read, dims, apply
@@ -181,8 +181,12 @@ class GridWalk:
             case GReduce():
                 return self.reduce(node, widen)
             case GApply(_, _, args):
-                aligned, axes = self.align([self.eval(arg, widen) for arg in args])
-                return Part(self.apply(node, aligned), axes)
+                parts = [self.eval(arg, widen) for arg in args]
+                if self.mask is None:
+                    aligned, axes = self.align(parts)
+                    return Part(self.apply(node, aligned, None), axes)
+                (*aligned, mask), axes = self.align([*parts, self.mask])
+                return Part(self.apply(node, aligned, mask), axes)
         raise AssertionError(node)
 
     def branch(self, node: GExpr, widen: bool, condition: Part, taken: bool) -> Part:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from linnet.torch.module import Model
 
 BACKENDS = ("native", "torch")
+# What torch holds in a wider dtype; native code reads elements of the type's own width.
+WIDENED = frozenset(
+    d for d in dtypes.STORAGE if dtypes.CARRIER[d].itemsize != dtypes.STORAGE[d].itemsize
+)
 _said = False
 
 
@@ -61,6 +65,9 @@ class Native:
             return f"numerics are {model.numerics}"
         if model.trainable:
             return "the model is trainable"
+        for path, (_, _, member) in (*model._params.items(), *model._states.items()):
+            if member.dtype in WIDENED:
+                return f"`{path}` is of {member.dtype}, which is held in a wider dtype"
         from linnet.native.compiler import why_not
 
         reason = why_not()
@@ -111,11 +118,16 @@ class Native:
         assert module is not None
         if not self._bind(module):
             return None
+        ranges = self.ranges[entry.instance.source.name]
+        if any(extent.evaluate(dims) == 0 for extent in ranges.extents):
+            return None  # native code reads an element even where it refuses the index
         inputs: list[Any] = []
         held: list[Tensor] = []
         for value, (_, type) in zip(values, entry.params, strict=True):
             if isinstance(type, TensorType):
                 value = value if value.is_contiguous() else value.contiguous()
+                if type.dtype in WIDENED:
+                    value = dtypes.from_carrier(value, type.dtype)
                 held.append(value)
                 inputs.append(value.data_ptr())
             else:

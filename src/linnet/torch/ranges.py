@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from linnet.dims import Dim, Fact, Facts
 from linnet.ir import program as ir
-from linnet.ir.types import INTEGERS, ScalarType, TensorType, Type, shape_of
+from linnet.ir.types import INTEGERS, ScalarType, TensorType, Type, dtype_of, shape_of
+from linnet.torch.dtypes import limits
 
 if TYPE_CHECKING:
     from linnet.ir.bound import Bound, Instance
@@ -54,6 +55,7 @@ class Ranges:
     distinct: list[str] = field(default_factory=list)
     covered: set[int] = field(default_factory=set)  # ids of index expressions (or Slice ops)
     open: set[int] = field(default_factory=set)
+    extents: set[Dim] = field(default_factory=set)  # of the axes that open indices read
 
     @property
     def unchecked(self) -> frozenset[int]:
@@ -75,6 +77,12 @@ def _of_argument(name: str, type: Type) -> Abstract:
     if isinstance(type, (ScalarType, TensorType)) and type.dtype in INTEGERS:
         return Bounds(((name, ZERO),), ((name, ZERO),))
     return UNKNOWN
+
+
+def _wide(type: Type | str) -> bool:
+    """Whether sums of positions, and dimensions, do not wrap in an integer type."""
+    dtype = type if isinstance(type, str) else getattr(type, "dtype", "")
+    return dtype in ("i32", "i64")
 
 
 def _constant(dim: Dim) -> Bounds:
@@ -167,6 +175,8 @@ class _Walk:
             else:
                 self.add(Condition(argument, offset, extent))
         (self.ranges.covered if fine else self.ranges.open).add(id(node))
+        if not fine:
+            self.ranges.extents.add(extent)
 
     def add(self, condition: Condition) -> None:
         if condition not in self.ranges.conditions:
@@ -200,9 +210,10 @@ class _Frame:
             case ir.Const(value=value) if isinstance(value, int) and not isinstance(value, bool):
                 return [_constant(Dim.const(value))]
             case ir.DimValue(dim=dim):
-                return [_constant(self.dim(dim))]
+                wide = _wide(op.result.type) or dim.constant is not None
+                return [_constant(self.dim(dim)) if wide else UNKNOWN]
             case ir.Binary(op=name, a=a, b=b):
-                return [self.binary(name, self.get(a), self.get(b))]
+                return [self.binary(name, self.get(a), self.get(b), _wide(a.type))]
             case ir.Cast(x=x):
                 return [self.cast(self.get(x), op.result.type)]
             case ir.Reshape(x=x) | ir.Permute(x=x) | ir.Broadcast(x=x) | ir.Fill(x=x):
@@ -216,6 +227,8 @@ class _Frame:
             case ir.Iota():
                 (extent,) = shape_of(op.result.type)
                 assert isinstance(extent, Dim)
+                if not _wide(op.result.type) and not self.fits(self.dim(extent), op.result.type):
+                    return [UNKNOWN]
                 return [Bounds(((None, ZERO),), ((None, self.dim(extent) - 1),), True)]
             case ir.Select(a=a, b=b):
                 return [_both(self.get(a), self.get(b))]
@@ -260,11 +273,14 @@ class _Frame:
                 self.region(body, True)
         return [UNKNOWN] * len(op.results)
 
-    def binary(self, name: str, a: Bounds, b: Bounds) -> Bounds:
-        if name == "add":
-            return _add(a, b, 1)
-        if name == "sub":
-            return _add(a, b, -1)
+    def fits(self, extent: Dim, type: Type) -> bool:
+        """Whether every position of an axis is a value of an integer type."""
+        _, high = limits(dtype_of(type))
+        return self.walk.facts.holds("<=", extent, Dim.const(high + 1))
+
+    def binary(self, name: str, a: Bounds, b: Bounds, wide: bool) -> Bounds:
+        if name in ("add", "sub"):  # a narrow or an unsigned sum may wrap
+            return _add(a, b, 1 if name == "add" else -1) if wide else UNKNOWN
         if name in ("min", "max"):
             return self.extreme(name, a, b)
         return UNKNOWN
@@ -310,12 +326,14 @@ class _Frame:
         match node:
             case ir.GLit(value) if isinstance(value, int) and not isinstance(value, bool):
                 return _constant(Dim.const(value))
-            case ir.GDim(dim):
-                return _constant(self.dim(dim))
+            case ir.GDim(dim, dtype):
+                wide = _wide(dtype) or dim.constant is not None
+                return _constant(self.dim(dim)) if wide else UNKNOWN
             case ir.GRead():
                 return self.access(node, maybe)
             case ir.GBinary(op, a, b):
-                return self.binary(op, self.expression(a, maybe), self.expression(b, maybe))
+                p, q = self.expression(a, maybe), self.expression(b, maybe)
+                return self.binary(op, p, q, _wide(a.dtype))
             case ir.GCast(x, dtype):
                 return self.cast(self.expression(x, maybe), ScalarType(dtype))
             case ir.GSelect(condition, a, b, _, lazy):

@@ -47,6 +47,8 @@ def hoist_constants(instance: Instance, bound: Bound) -> Instance:
     """In place; adds to `bound.constants`."""
     defs = definitions(instance.body)
     closed = closed_values(instance.body, bound)
+    # All are taken out before any is replaced: one may be made of another.
+    hoisted: list[tuple[Region, int, Op]] = []
     for region in list(regions(instance.body)):
         for position, op in enumerate(region.ops):
             if len(op.results) != 1 or op.result not in closed:
@@ -55,7 +57,10 @@ def hoist_constants(instance: Instance, bound: Bound) -> Instance:
                 continue
             key, dims = _extract(op.result, defs, instance, bound)
             attrs: dict[str, object] = {"key": key, "dims": dims}
-            region.ops[position] = Intrinsic([op.result], op.span, "constant", [], attrs)
+            constant = Intrinsic([op.result], op.span, "constant", [], attrs)
+            hoisted.append((region, position, constant))
+    for region, position, new in hoisted:
+        region.ops[position] = new
     return instance
 
 

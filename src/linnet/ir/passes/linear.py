@@ -11,6 +11,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from linnet.dims import Dim
+from linnet.ir.passes.numbers import wrap
 from linnet.ir.passes.tools import Defs, expr_key
 from linnet.ir.program import GBinary, GCast, GDim, GExpr, GLit, GRead, GUnary, Idx, Iota
 from linnet.ir.types import INTEGERS
@@ -39,21 +40,32 @@ class Linear:
         return result
 
 
+def _wide(node: GExpr) -> bool:
+    """Whether positions and their sums do not wrap; narrow and unsigned types do."""
+    return node.dtype in ("i32", "i64")
+
+
+def _fits(index: Idx, dtype: str) -> bool:
+    size = index.extent.constant if isinstance(index.extent, Dim) else None
+    return size is not None and wrap(max(size - 1, 0), dtype) == max(size - 1, 0)
+
+
 def linear(node: GExpr, defs: Defs) -> Linear:
     """The sum that an integer expression is; what is not understood is a term."""
     match node:
         case GLit(value) if not isinstance(value, float):
             return Linear(Dim.const(int(value)))
-        case GDim(dim):
+        case GDim(dim) if _wide(node) or dim.constant is not None:
             return Linear(dim)
         case GCast(x) if x.dtype in INTEGERS and node.dtype in ("i32", "i64"):
             return linear(x, defs)
-        case GBinary("add", a, b):
+        case GBinary("add", a, b) if _wide(node):
             return linear(a, defs).add(linear(b, defs))
-        case GBinary("sub", a, b):
+        case GBinary("sub", a, b) if _wide(node):
             return linear(a, defs).add(linear(b, defs), -1)
-        case GUnary("neg", x):
+        case GUnary("neg", x) if _wide(node):
             return Linear().add(linear(x, defs), -1)
         case GRead(value, (Idx() as index,)) if isinstance(defs.get(value), Iota):
-            return Linear(indices={index: 1})
+            if _wide(node) or _fits(index, node.dtype):
+                return Linear(indices={index: 1})
     return Linear(terms={expr_key(node, {}, lambda value: value): (node, 1)})

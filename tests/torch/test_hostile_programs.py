@@ -1,0 +1,206 @@
+"""Programs that a random generator found: each ran in one policy and not, or not equal, in another."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from programs import load_text
+
+import linnet
+
+POLICIES = ("exact", "equivalent", "fast")
+
+
+@pytest.fixture(params=POLICIES)
+def run(request, tmp_path):
+    def one(text: str, *args, **keywords):
+        return load_text(tmp_path, text, numerics=request.param).f(*args, **keywords)
+
+    return one
+
+
+def test_a_constant_made_of_another(run):
+    """Both are hoisted, whatever the order."""
+    text = """
+    pub entry f<M: Dim>(x: Tensor[M; i64]) -> (Tensor[3; i64], Tensor[3; i64], Tensor[M; i32]) {
+        let first = iota<i64>(3) * 2
+        let second = cumsum(first, axis = 0)
+        var a = fill<i32>([M], 3)
+        let ys = for i in 0..3 {
+            a = a - cumsum(a, axis = 0)
+            yield second[0] + i
+        }
+        return (first, second + ys, a)
+    }
+    """
+    first, second, a = run(text, [5, 6])
+    assert first.tolist() == [0, 2, 4]
+    assert second.tolist() == [0, 3, 8]
+    assert a.tolist() == [0, 0]
+
+
+def test_a_loop_that_needs_no_line(run):
+    text = """
+    pub entry f<N: Dim>(x: Tensor[N; i64]) -> (Tensor[N; i64], i64) {
+        var a = x
+        var n: i64 = 0
+        let ys = for i in 0..3 {
+            a = a
+            yield i
+        }
+        while n < 2 {
+            n = n + 1
+            a = a
+        }
+        return (a, n)
+    }
+    """
+    a, n = run(text, [5, 6])
+    assert a.tolist() == [5, 6] and int(n) == 2
+
+
+def test_literals_as_yields(run):
+    text = """
+    pub entry f<N: Dim>(x: Tensor[N; f32]) -> (Tensor[N; f32], Tensor[3; f64], Tensor[N; u64]) {
+        let a = for i in 0..N { yield cast<f32>(0.5) }
+        let b = for i in 0..3 { yield 0.25 }
+        let c = for i in 0..N { yield cast<u64>(0) - 3 }
+        return (a, b, c)
+    }
+    """
+    a, b, c = run(text, [1.0, 2.0])
+    assert a.tolist() == [0.5] * 2 and b.tolist() == [0.25] * 3
+    assert c.tolist() == [2**64 - 3] * 2
+
+
+SCALARS = """
+    fn total(x: f32) -> f32 {
+        var acc = x
+        var k: i32 = 0
+        while k < 2 {
+            acc = sum[r] acc * cast<f32>(iota<i32>(3)[r])
+            k = k + 1
+        }
+        return acc
+    }
+    fn constant(x: bool) -> f32 { return max(sum[r] cast<f32>(iota<i32>(2)[r]), 0.5) }
+    fn chosen(x: i32) -> i32 {
+        return if (any[r] iota<i32>(3)[r] == x) { 7 } else { sum[r] iota<i32>(4)[r] * x }
+    }
+    fn third(a: f32, b: f32) -> f32 { return a }
+"""
+
+
+def test_functions_with_index_notation_inside_index_notation(run):
+    text = (
+        SCALARS
+        + """
+    pub entry f<N: Dim, M: Dim>(x: Tensor[N; f32], y: Tensor[M; i32], t: Tensor[9, M; f32]) -> (
+        Tensor[N, M; f32], Tensor[N; f32], Tensor[M; i32], f32, Tensor[M; f32]
+    ) {
+        let a[i, j] = total(x[i]) * cast<f32>(y[j])
+        let b[i] = constant(x[i] > 0.0) + x[i]
+        let c[j] = chosen(y[j])
+        let d = sum[i, j] third(x[i], t[0, j])
+        let e[j] = t[min(max(chosen(y[j]), 0), 8), j]
+        return (a, b, c, d, e)
+    }
+    """
+    )
+    x, y = torch.tensor([1.0, -2.0]), torch.tensor([2, 5, -1])
+    t = torch.arange(27.0).reshape(9, 3)
+    a, b, c, d, e = run(text, x, y, t)
+    assert torch.equal(a, 9 * x[:, None] * y)
+    assert torch.equal(b, x + 1)
+    assert c.tolist() == [7, 30, -6]
+    assert float(d) == -3
+    assert e.tolist() == [21, 25, 2]
+    a, b, c, d, e = run(text, x[:0], y, t)
+    assert a.shape == (0, 3) and b.shape == (0,) and float(d) == 0
+
+
+def test_lanes_not_wanted_fail_no_check(run):
+    """A division or a loop of an element that an `if` does not take."""
+    text = """
+    fn inverse(x: i32) -> i32 { return 12 / x }
+    fn steps(x: i32) -> i32 {
+        var n = x
+        var k: i32 = 0
+        while n != 0 {
+            n = n - 1
+            k = k + 12 / (n + 1)
+        }
+        return k
+    }
+    fn either(x: i32) -> i32 { return if x == 0 { -1 } else { 12 / x } }
+    pub entry f<N: Dim>(x: Tensor[N; i32]) -> (Tensor[N; i32], Tensor[N; i32], Tensor[N; i32]) {
+        let a[i] = if x[i] != 0 { inverse(x[i]) } else { 5 }
+        let b[i] = if x[i] >= 0 { steps(x[i]) } else { 0 }
+        let c[i] = either(x[i])
+        return (a, b, c)
+    }
+    """
+    a, b, c = run(text, [0, 3, -2])
+    assert a.tolist() == [5, 4, -6]
+    assert b.tolist() == [0, 4 + 6 + 12, 0]
+    assert c.tolist() == [-1, 4, -6]
+
+
+@pytest.mark.parametrize("dtype", ["u8", "i8", "i16", "u16", "u32", "i64"])
+def test_narrow_indices_are_indices(run, dtype):
+    text = f"""
+    pub entry f<N: Dim, M: Dim>(x: Tensor[2, 4, M; f32], at: Tensor[N; {dtype}]) -> (
+        Tensor[N, M; f32], Tensor[2, N; f32], Tensor[4; f32]
+    ) where M > 1 {{
+        let a[n, m] = x[1, at[n], m]
+        let b[k, n] = x[k, at[n], iota<{dtype}>(2)[k]]
+        let c[n] = x[0, iota<{dtype}>(4)[n], 0]
+        return (a, b, c)
+    }}
+    """
+    x = torch.arange(24.0).reshape(2, 4, 3)
+    at = torch.tensor([3, 0, 1, 1])
+    a, b, c = run(text, x, at)
+    assert torch.equal(a, x[1, at])
+    assert torch.equal(b, torch.stack([x[0, at, 0], x[1, at, 1]]))
+    assert torch.equal(c, x[0, :, 0])
+
+
+def test_positions_that_wrap_are_refused(run):
+    """`iota<i8>` past 127 and sums in a narrow type are not what their bounds say."""
+    text = """
+    pub entry f<N: Dim>(x: Tensor[N; f32]) -> Tensor[N; f32] {
+        let y[n] = x[iota<i8>(N)[n]]
+        return y
+    }
+    """
+    assert run(text, torch.arange(100.0)).tolist() == list(range(100))
+    with pytest.raises(linnet.InputError, match="index"):
+        run(text, torch.arange(200.0))
+    text = """
+    pub entry f<N: Dim>(x: Tensor[N; f32], at: Tensor[2; i8]) -> (Tensor[2; f32], Tensor[2; f32]) where N > 150 {
+        let y[n] = x[iota<u8>(2)[n] + 255]
+        let z[n] = x[at[n] + 100]
+        return (y, z)
+    }
+    """
+    x = torch.arange(300.0)
+    y, z = run(text, x[:260], [1, 2])
+    assert y.tolist() == [255, 0] and z.tolist() == [101, 102]
+    with pytest.raises(linnet.InputError, match="index"):
+        run(text, x, [1, 50])
+
+
+def test_an_index_into_nothing_is_refused(run):
+    text = """
+    pub entry f<N: Dim, K: Dim>(x: Tensor[K; i64], y: Tensor[N, K; f32]) -> (Tensor[3; i64], Tensor[3; f64]) where N > 0 {
+        let a[i] = x[min(max(iota<i64>(3)[i] * 2, 0), K - 1)]
+        let b[i] = if y[0, iota<i64>(3)[i]] > 0.0 { 1.0 } else { 0.0 }
+        return (a, b)
+    }
+    """
+    a, b = run(text, [4, 5, 6], torch.tensor([[1.0, -1.0, 2.0]]))
+    assert a.tolist() == [4, 6, 6] and b.tolist() == [1, 0, 1]
+    for size in (0, 1, 2):
+        with pytest.raises(linnet.InputError, match="index"):
+            run(text, torch.zeros(size, dtype=torch.int64), torch.zeros(1, size))
