@@ -25,7 +25,13 @@ def run(args: argparse.Namespace) -> int:
     from linnet.nest.new.package import new_package
 
     made = new_package(args.folder, args.place, repo=args.repo, license=args.license)
-    print(f"{made.folder}: from `{made.base}`, {made.plan.summary()}")
+    loaded = sum(len(entry.paths) for entry in made.plan.entries)
+    print(
+        f"{made.folder}: from `{made.base}`, {loaded} parameters bound to "
+        f"{len(made.plan.entries)} tensors"
+    )
+    if made.plan.unused:
+        print(f"  {len(made.plan.unused)} tensors are named by no parameter and ignored")
     if made.imported:
         print(f"  {made.imported} of its tensors are put together from parts by an importer")
     for note in made.notes:

@@ -120,7 +120,7 @@ def settings_of(args: argparse.Namespace, text: TextModel | None) -> Settings:
 
 def _weights(args: argparse.Namespace, target: Target) -> tuple[Any, bool]:
     """The weights to load, or None, and whether they are to be random."""
-    from linnet.nest.zoo import find_weights
+    from linnet.nest.fetch import get_weights
 
     given = args.weights or []
     if "random" in given:
@@ -131,7 +131,7 @@ def _weights(args: argparse.Namespace, target: Target) -> tuple[Any, bool]:
         return (given[0] if len(given) == 1 else given), False
     if target.card is None:
         raise WeightsError(f"{target.path}: has no card; give the weights with --weights")
-    return find_weights(target.card), False
+    return get_weights(target.card), False
 
 
 def _text(args: argparse.Namespace, target: Target, weights: Any) -> TextModel:

@@ -19,6 +19,11 @@ def models_root() -> list[Path]:
     stated = os.environ.get("LINNET_MODELS")
     if stated:
         return [Path(part) for part in stated.split(os.pathsep) if part]
+    return shipped_roots()
+
+
+def shipped_roots() -> list[Path]:
+    """The zoo that came along with this installation."""
     package = Path(__file__).resolve().parents[1]
     # Beside the package where it was installed with its models, or in a clone of the repository.
     return [root for root in (package / "models", package.parents[1] / "models") if root.is_dir()]

@@ -92,9 +92,9 @@ def _weights(path: Path, card: Card | None, weights: Any) -> Any:
         return weights
     if card is None:
         raise WeightsError(f"{path}: has no card; give the weights")
-    from linnet.nest.zoo import find_weights
+    from linnet.nest.fetch import get_weights
 
-    return find_weights(card)
+    return get_weights(card)
 
 
 def _text(path: Path, card: Card | None, weights: Any, tokenizer: StrPath | None) -> TextModel:

@@ -217,9 +217,9 @@ def _weights_of(path: Path, card: Card | None) -> Any:
             f"{path}: no weights given, and there is no card that names any: pass weights= a "
             'folder or file, or weights="random"'
         )
-    from linnet.nest.zoo import find_weights
+    from linnet.nest.fetch import get_weights
 
-    return find_weights(card)
+    return get_weights(card)
 
 
 def rebind_model(model: Model, generics: Mapping[str, int | str | Sequence[int]]) -> Model:

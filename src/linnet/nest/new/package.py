@@ -20,7 +20,7 @@ from linnet.nest.new.config import Config
 from linnet.nest.new.families import FAMILIES, Recipe
 from linnet.nest.new.source import copy_source, set_header
 from linnet.nest.new.text import ROOT, card_text, readme_text
-from linnet.nest.zoo import models_root
+from linnet.nest.zoo import models_root, shipped_roots
 from linnet.weights.bindings import read_bindings
 from linnet.weights.plan import Plan, plan
 
@@ -178,7 +178,7 @@ def _dtype(origin: Origin) -> str:
 
 
 def _base(name: str) -> Path:
-    for root in models_root():
+    for root in [*models_root(), *shipped_roots()]:
         if (root / name / FILE).is_file():
             return root / name
     raise CardError(f"the zoo here lacks `{name}`, which new packages of its family are made from")
