@@ -96,13 +96,10 @@ def _folder(target: Any) -> Path:
     return first if first.is_dir() else first.parent
 
 
-def _tokens(prompt: str, folder: Path) -> Any:
-    import torch
-
+def _tokens(prompt: str, folder: Path) -> list[int]:
     from linnet.text.open import open_text
 
-    ids = open_text(folder).tokenizer.encode(prompt)
-    return torch.tensor([list(ids)])
+    return list(open_text(folder).tokenizer.encode(prompt))
 
 
 def text(found: Parity, everything: bool) -> str:

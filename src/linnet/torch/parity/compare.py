@@ -142,10 +142,12 @@ def gap_of(ours: Tensor, theirs: Tensor) -> float | None:
     return ((a - b).abs().max().item() if b.numel() else 0.0) / max(scale, 1e-30)
 
 
-def make_inputs(model: Any, entry: str, size: int, seed: int, tokens: Any = None) -> dict[str, Any]:
+def make_inputs(
+    model: Any, entry: str, size: int, seed: int, ids: Sequence[int] | None = None
+) -> dict[str, Any]:
     """Arguments for an entry that both sides take: token ids, whole rows, pictures.
 
-    `tokens` are ids `[B, S]` in place of random ones.
+    `ids` are one row's tokens in place of random ones.
     """
     from linnet.ir.types import TensorType
     from linnet.torch import dtypes
@@ -155,8 +157,10 @@ def make_inputs(model: Any, entry: str, size: int, seed: int, tokens: Any = None
         raise InputError(f"there is no entry `{entry}`; the entries are {known}")
     signature = model.entries[entry].signature
     own = dict.fromkeys(signature.dims, 1)
+    if ids is not None and not ids:
+        raise InputError("the prompt has no token")
     if "S" in own:
-        own["S"] = size if tokens is None else tokens.shape[1]
+        own["S"] = size if ids is None else len(ids)
     generator = torch.Generator().manual_seed(seed)
     values: dict[str, Any] = {}
     for name, type in zip(signature.names, signature.types, strict=True):
@@ -172,8 +176,8 @@ def make_inputs(model: Any, entry: str, size: int, seed: int, tokens: Any = None
             values[name] = torch.full(shape, own.get("S", 1))
         elif name == "types":
             values[name] = torch.zeros(shape, dtype=torch.long)
-        elif tokens is not None:
-            values[name] = tokens
+        elif ids is not None:
+            values[name] = torch.tensor([list(ids)])
         else:
             vocab = int(model.generics.get("Vocab", 2))
             values[name] = torch.randint(0, vocab, shape, generator=generator)
