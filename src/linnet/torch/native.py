@@ -96,6 +96,9 @@ class Native:
             if ranges.open and bound.functions[instance_id].writes:
                 self.refused[name] = "an index is checked half-way, after states were written"
                 continue
+            if ranges.divides:
+                self.refused[name] = "an integer division may be by zero, which is an error there"
+                continue
             self.ranges[name] = ranges
             covered[name] = ranges.unchecked
             entries.append(name)
@@ -136,7 +139,10 @@ class Native:
         for result in entry.results:
             extents = [d.evaluate(dims) for d in getattr(result, "shape", ())]
             results.append(torch.empty(extents, dtype=dtypes.STORAGE[result.dtype]))  # type: ignore[attr-defined]
-        entry(inputs, dims, [t.data_ptr() for t in results])
+        try:
+            entry(inputs, dims, [t.data_ptr() for t in results])
+        except InputError:  # nothing was written: the torch backend says which index and where
+            return None
         return _folded(entry.instance.result, iter(results))
 
     def _bind(self, module: NativeModule) -> bool:

@@ -56,6 +56,7 @@ class Ranges:
     covered: set[int] = field(default_factory=set)  # ids of index expressions (or Slice ops)
     open: set[int] = field(default_factory=set)
     extents: set[Dim] = field(default_factory=set)  # of the axes that open indices read
+    divides: bool = False  # by an integer that may be zero
 
     @property
     def unchecked(self) -> frozenset[int]:
@@ -178,6 +179,13 @@ class _Walk:
         if not fine:
             self.ranges.extents.add(extent)
 
+    def division(self, op: str, dtype: str, by: Bounds) -> None:
+        if op not in ("div", "rem") or dtype not in INTEGERS:
+            return
+        positive = any(a is None and self.facts.holds(">", d, ZERO) for a, d in by.low or ())
+        negative = any(a is None and self.facts.holds("<", d, ZERO) for a, d in by.high or ())
+        self.ranges.divides |= not (positive or negative)
+
     def add(self, condition: Condition) -> None:
         if condition not in self.ranges.conditions:
             self.ranges.conditions.append(condition)
@@ -213,6 +221,7 @@ class _Frame:
                 wide = _wide(op.result.type) or dim.constant is not None
                 return [_constant(self.dim(dim)) if wide else UNKNOWN]
             case ir.Binary(op=name, a=a, b=b):
+                self.walk.division(name, dtype_of(a.type), self.get(b))
                 return [self.binary(name, self.get(a), self.get(b), _wide(a.type))]
             case ir.Cast(x=x):
                 return [self.cast(self.get(x), op.result.type)]
@@ -333,6 +342,7 @@ class _Frame:
                 return self.access(node, maybe)
             case ir.GBinary(op, a, b):
                 p, q = self.expression(a, maybe), self.expression(b, maybe)
+                self.walk.division(op, a.dtype, q)
                 return self.binary(op, p, q, _wide(a.dtype))
             case ir.GCast(x, dtype):
                 return self.cast(self.expression(x, maybe), ScalarType(dtype))
