@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from linnet.errors import WeightsError
 from linnet.weights.dtypes import SIZES, bytes_of, convert
+from linnet.weights.fp8 import read_scaled, scale_of
 from linnet.weights.gguf import GgufFile
 from linnet.weights.importers import Recipe, recipes
 from linnet.weights.json_text import JsonError, read_json
@@ -42,6 +44,12 @@ class Checkpoint:
                 self._source[name] = source
         if doubled:
             raise WeightsError("\n".join(doubled), doubled)
+        self._scaled: dict[str, TensorInfo] = {}
+        for name, info in list(self.tensors.items()):
+            scale = scale_of(info, self.tensors)
+            if scale is not None:
+                self._scaled[name] = self.tensors.pop(scale)
+                self.tensors[name] = replace(info, importer=True)
 
     @property
     def is_gguf(self) -> bool:
@@ -51,7 +59,8 @@ class Checkpoint:
     def scales(self) -> dict[str, TensorInfo]:
         """The scales of packed tensors, which are not offered by themselves."""
         files = [source for source in self._sources if isinstance(source, SafetensorsFile)]
-        return {name: info for file in files for name, info in file.scales.items()}
+        found = {name: info for file in files for name, info in file.scales.items()}
+        return found | {info.name: info for info in self._scaled.values()}
 
     def adapt(self, wanted: Iterable[str]) -> None:
         """Offer, under the names that are wanted, what this checkpoint has in another layout.
@@ -111,6 +120,8 @@ class Checkpoint:
         source = self._source[name]
         if isinstance(source, GgufFile):
             return source.read(name, dtype, out)
+        if name in self._scaled:
+            return self._read_fp8(source, info, self._scaled[name], dtype or "f32", out)
         if info.dtype in BITS:
             return read_packed(source.packed(name), dtype or "f32", out)
         dtype = dtype or info.dtype
@@ -131,6 +142,25 @@ class Checkpoint:
             raise WeightsError(f"{info.file}: tensor `{name}`: {error}") from error
         source.release(name)
         return out
+
+    def _read_fp8(
+        self,
+        source: SafetensorsFile,
+        info: TensorInfo,
+        scale: TensorInfo,
+        dtype: str,
+        out: memoryview | None,
+    ) -> memoryview:
+        beside = self._source[scale.name]
+        assert isinstance(beside, SafetensorsFile)
+        try:
+            found = read_scaled(
+                source.peek(info.name), info, beside.peek(scale.name), scale, dtype, out
+            )
+        except WeightsError as error:
+            raise WeightsError(f"{info.file}: tensor `{info.name}`: {error}") from error
+        source.release(info.name)
+        return found
 
     def forget(self, name: str) -> None:
         """Give back the resident pages of a tensor that was read and is not used any more."""

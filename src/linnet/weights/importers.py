@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from linnet.weights.tensor_info import TensorInfo
 
@@ -84,7 +84,7 @@ def _recipe(
 ) -> Recipe | None:
     if other in tensors:
         info = tensors[other]
-        return Recipe((other,), TensorInfo(name, info.dtype, info.shape, info.nbytes, info.file))
+        return Recipe((other,), replace(info, name=name))
     for stack in STACKS:
         if not other.endswith(stack.wanted):
             continue
@@ -99,6 +99,7 @@ def _recipe(
             continue
         rows, columns = first.shape
         shape = (count, rows * len(stack.parts), columns)
-        info = TensorInfo(name, first.dtype, shape, first.nbytes * len(parts), first.file)
+        nbytes = first.nbytes * len(parts)
+        info = TensorInfo(name, first.dtype, shape, nbytes, first.file, first.importer)
         return Recipe(tuple(parts), info)
     return None
