@@ -163,6 +163,10 @@ class Signature:
                 or type.dtype in dtypes.FLOATS
             ):
                 value = value.to(dtypes.STORAGE[type.dtype])
+        if value.layout is not torch.strided or value.is_meta:
+            kind = "meta" if value.is_meta else str(value.layout).removeprefix("torch.")
+            raise InputError(f"`{name}`: expected a dense tensor with values, found a {kind} one")
+        value = value.resolve_neg()
         if value.dim() != len(type.shape):
             raise InputError(
                 f"`{name}`: expected shape {self.shape_text(type)}, found {list(value.shape)}"

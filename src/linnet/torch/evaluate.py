@@ -52,6 +52,12 @@ class Some:
         self.value = value
 
 
+def storage(x: Tensor) -> int:
+    """Where a tensor's memory begins; 0 for one that has none of its own."""
+    plain = type(x) in (Tensor, torch.nn.Parameter)
+    return x.untyped_storage().data_ptr() if plain else 0
+
+
 class Evaluator:
     """Runs instances of `bound`. `watch` sees (block, name, result) of every named value; a
     value inside a free function is named after it too (`rope.turned`)."""
@@ -63,17 +69,33 @@ class Evaluator:
         self.device = torch.device(device)
         self.watch = watch
         self.journal: dict[tuple[Block, str], Tensor] = {}
+        self.members: set[int] = set()  # where the members read lie
 
     def run(self, entry: str, root: Block | None, args: list[Any], dims: Dims) -> Any:
-        """Call an instance by its id and commit the states that it wrote."""
-        self.journal = {}
+        """Call an instance by its id and commit the states that it wrote.
+
+        A state written with what another one held, and a result that is a state, are copied:
+        no write may change them afterwards.
+        """
+        self.journal, self.members = {}, set()
         try:
             result = self.call(self.bound.functions[entry], root, args, dims)
-            for (block, name), tensor in self.journal.items():
+            written = [(key, self.apart(tensor)) for key, tensor in self.journal.items()]
+            result = self.apart(result)
+            for (block, name), tensor in written:
                 self.commit(block, name, tensor)
             return result
         finally:
-            self.journal = {}
+            self.journal, self.members = {}, set()
+
+    def apart(self, value: Any) -> Any:
+        """A value that shares no memory with a member of a block."""
+        if isinstance(value, Tensor):
+            at = storage(value)
+            return value.clone() if at and at in self.members else value
+        if isinstance(value, tuple):
+            return tuple(self.apart(item) for item in value)
+        return Some(self.apart(value.value)) if isinstance(value, Some) else value
 
     def commit(self, block: Block, name: str, tensor: Tensor) -> None:
         held = getattr(block, name)
@@ -310,7 +332,12 @@ class Frame:
         assert self.block is not None
         name = attribute(op.name)
         written = self.evaluator.journal.get((self.block, name))
-        return [getattr(self.block, name) if written is None else written]
+        if written is not None:
+            return [written]
+        held = getattr(self.block, name)
+        if isinstance(held, Tensor):
+            self.evaluator.members.add(storage(held))
+        return [held]
 
     def state_write(self, op: ir.StateWrite) -> list[Any]:
         assert self.block is not None
