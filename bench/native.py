@@ -33,6 +33,9 @@ LARGE = ("in_proj_qkv", "in_proj_z", "out_proj", "q_proj", "k_proj", "v_proj", "
          "gate_up_proj", "down_proj", "shared_expert.", "lm_head")  # fmt: skip
 
 
+DENSE: dict[str, torch.Tensor] = {}  # the weights as they were before any was packed
+
+
 class Packed:
     """A weight rounded to nearest, in the layout of the native kernels."""
 
@@ -61,7 +64,7 @@ def pack(model: Any, form: str) -> int:
     total = 0
     for path, (block, name, _) in model._params.items():
         if any(part in path for part in LARGE):
-            held = getattr(block, name)
+            held = DENSE.setdefault(path, getattr(block, name))
             if held.shape[-1] % GROUP == 0:
                 made = Packed(held, form)
                 setattr(block, name, made)
