@@ -1,7 +1,7 @@
 """Decoding and prompts of the founding model's slice on the native backend, beside what the machine
 can do in the same run.
 
-    python bench/native.py [--experts 32] [--vocab 62080] [--groups 1] [--form bf16 int4 int8] [--torch]
+    python bench/native.py [--experts 32] [--vocab 62080] [--groups 1] [--form bf16 int4] [--torch]
 
 The slice is one group of four layers at the card's widths with random weights. Fewer experts and a
 smaller vocabulary than the card's take less memory; a token reads the same bytes a layer. Rates are
@@ -121,7 +121,7 @@ class Reach:
     def rate(self, form: str) -> float | None:
         if self.library is None:
             return None
-        long, at = ctypes.c_long, lambda t: ctypes.c_void_p(t.data_ptr())  # noqa: E731
+        long, at = ctypes.c_long, lambda t: ctypes.c_void_p(t.data_ptr())
         if form == "int4":
             rows = 131072
             size = rows * (H // 2 + H // GROUP * 4)
