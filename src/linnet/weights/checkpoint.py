@@ -12,6 +12,7 @@ from linnet.errors import WeightsError
 from linnet.weights.dtypes import SIZES, bytes_of, convert
 from linnet.weights.fp8 import read_scaled, scale_of
 from linnet.weights.gguf import GgufFile
+from linnet.weights.gptq import Integers, integers, read_integers
 from linnet.weights.importers import Recipe, recipes
 from linnet.weights.json_text import JsonError, read_json
 from linnet.weights.packed import BITS, Packed, read_packed
@@ -50,6 +51,11 @@ class Checkpoint:
             if scale is not None:
                 self._scaled[name] = self.tensors.pop(scale)
                 self.tensors[name] = replace(info, importer=True)
+        self._integers = integers(self.tensors)
+        for name, weight in self._integers.items():
+            for part in weight.parts.values():
+                del self.tensors[part.name]
+            self.tensors[name] = weight.info
 
     @property
     def is_gguf(self) -> bool:
@@ -57,10 +63,12 @@ class Checkpoint:
 
     @property
     def scales(self) -> dict[str, TensorInfo]:
-        """The scales of packed tensors, which are not offered by themselves."""
+        """Scales, and other parts of packed tensors, which are not offered by themselves."""
         files = [source for source in self._sources if isinstance(source, SafetensorsFile)]
         found = {name: info for file in files for name, info in file.scales.items()}
-        return found | {info.name: info for info in self._scaled.values()}
+        found |= {info.name: info for info in self._scaled.values()}
+        parts = [part for weight in self._integers.values() for part in weight.parts.values()]
+        return found | {part.name: part for part in parts}
 
     def adapt(self, wanted: Iterable[str]) -> None:
         """Offer, under the names that are wanted, what this checkpoint has in another layout.
@@ -117,6 +125,8 @@ class Checkpoint:
     def _read(
         self, info: TensorInfo, name: str, dtype: str | None, out: memoryview | None
     ) -> memoryview:
+        if name in self._integers:
+            return self._read_integers(self._integers[name], dtype or "f32", out)
         source = self._source[name]
         if isinstance(source, GgufFile):
             return source.read(name, dtype, out)
@@ -161,6 +171,18 @@ class Checkpoint:
             raise WeightsError(f"{info.file}: tensor `{info.name}`: {error}") from error
         source.release(info.name)
         return found
+
+    def _read_integers(self, weight: Integers, dtype: str, out: memoryview | None) -> memoryview:
+        def peek(name: str) -> memoryview:
+            source = self._source[name]
+            assert isinstance(source, SafetensorsFile)
+            return source.peek(name)
+
+        try:
+            return read_integers(weight, peek, dtype, out)
+        except WeightsError as error:
+            info = weight.info
+            raise WeightsError(f"{info.file}: tensor `{info.name}`: {error}") from error
 
     def forget(self, name: str) -> None:
         """Give back the resident pages of a tensor that was read and is not used any more."""

@@ -77,7 +77,7 @@ def _side(n: int) -> int:
 
 
 def _table() -> np.ndarray[Any, Any]:
-    """The value of every byte: sign, 4 bits of exponent with bias 7, 3 of fraction; no infinities."""
+    """The value of every byte: sign, 4 bits of exponent with bias 7, 3 of fraction."""
     import numpy as np
 
     byte = np.arange(256)
