@@ -26,6 +26,13 @@ def test_check_returns_the_program(tmp_path: Path) -> None:
     assert [function.name for function in program.functions.values()] == ["f"]
 
 
+def test_a_program_is_shown_on_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a.linnet").write_text(
+        "module a\npub block B {\n    pub entry f(x: f32) -> f32 { return x }\n}\n"
+    )
+    assert repr(linnet.check(tmp_path / "a.linnet")) == "<linnet program: B; functions: 1>"
+
+
 def test_check_raises_with_every_finding(tmp_path: Path) -> None:
     path = tmp_path / "a.linnet"
     path.write_text("module a\n\npub fn f(x: i32) -> i32 {\n    return y + z\n}\n")

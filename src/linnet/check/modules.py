@@ -14,10 +14,10 @@ from linnet.check.declare import (
     ModuleAlias,
     StructDecl,
 )
-from linnet.check.report import Reporter, did_you_mean
+from linnet.check.report import Reporter, did_you_mean, near
 from linnet.diagnostics.diagnostic import Label
 from linnet.ir.types import DTYPES
-from linnet.package import ModuleFile, Package, resolve
+from linnet.package import ModuleFile, Package, resolve, siblings
 from linnet.record import dataclass, field
 from linnet.source import Span
 from linnet.syntax import tree
@@ -233,7 +233,12 @@ class Modules:
                     "a path starts with `std`, `crate` or a key of [dependencies]"
                 )
             else:
-                help = f"there is no file for it; `{path[0]}` has no such module"
+                meant = near(path[-1], siblings(scope.package, path))
+                help = (
+                    f"did you mean `{'.'.join([*path[:-1], meant])}`?"
+                    if meant
+                    else f"there is no file for it; `{path[0]}` has no such module"
+                )
             self.reporter.error("E1202", use.span, f"module `{shown}` not found", help=help)
             for entry in names or []:
                 local = entry.local

@@ -122,15 +122,18 @@ def generics(
             )
             continue
         if node.kind not in KINDS:
-            from linnet.check.report import did_you_mean
+            from linnet.check.report import near
 
+            meant = near(node.kind.capitalize(), KINDS)
             report.error(
                 "E1201",
                 node.span,
                 f"unknown kind of generic `{node.kind}`",
-                help=did_you_mean(node.kind.capitalize(), KINDS) or f"one of {', '.join(KINDS)}",
+                help=f"did you mean `{meant}`?" if meant else f"one of {', '.join(KINDS)}",
             )
-            scope.generics[name] = Generic(name, "Shape" if node.pack else "Dim")
+            # What is meant stands in for it, so that its uses are not findings of their own.
+            kind = "Shape" if node.pack else meant if meant and meant != "Shape" else "Dim"
+            scope.generics[name] = Generic(name, kind)
             found.append(scope.generics[name])
             spans[name] = node.name.span
             continue

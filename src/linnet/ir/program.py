@@ -802,6 +802,13 @@ class Program:
     blocks: dict[str, Block]
     root_package: str = "crate"
 
+    def __repr__(self) -> str:
+        # What an interactive session shows; the operations hold whole sources.
+        own = [one.rpartition("::")[2] for one in self.blocks if one.startswith("crate::")]
+        return (
+            f"<linnet program: {', '.join(own) or 'no blocks'}; functions: {len(self.functions)}>"
+        )
+
     def entries(self, block: str) -> dict[str, Function]:
         found = {n: self.functions[i] for n, i in self.blocks[block].methods.items()}
         return {name: f for name, f in found.items() if f.kind == "entry"}

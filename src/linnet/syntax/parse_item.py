@@ -83,7 +83,8 @@ class ItemParser(StmtParser):
         else:
             root = self.name(what)
         path = [root]
-        while self.take("."):
+        while self.texts[self.pos] == "." and self.texts[self.pos + 1] != "{":
+            self.pos += 1
             path.append(self.segment())
         return path
 
@@ -99,7 +100,17 @@ class ItemParser(StmtParser):
         self.pos += 1
         path = self.path("a path")
         names = None
-        if self.take("::"):
+        if self.texts[self.pos] == ".":  # `path` leaves one that stands before `{`
+            self.refuse(
+                self.pos,
+                "E1101",
+                "expected `::`, found `.`",
+                "expected `::`",
+                help="names are imported with `use a.b::{c}`",
+            )
+            self.pos += 2
+            names = self.listed(self.pos - 1, self.use_name)
+        elif self.take("::"):
             opener = self.pos
             self.expect("{", "`{` and the names to import")
             names = self.listed(opener, self.use_name)
