@@ -117,6 +117,22 @@ def test_wrong_arguments(model, call, text):
     assert all(torch.equal(before[path], tensor) for path, tensor in model.state.items())
 
 
+def test_more_than_a_state_holds(tmp_path):
+    text = """
+use std.nn.cache::{write_span}
+pub block Model {
+    state seen: Tensor[1, 1, 5, 2; f32]
+    pub entry put<S: Dim>(x: Tensor[1, 1, S, 2; f32], pos: i32) -> i32 where S > 0 {
+        seen = write_span(seen, x, pos)
+        return pos
+    }
+}
+"""
+    model = load_text(tmp_path, text, weights="random")
+    with pytest.raises(linnet.InputError, match="`pos`: no value fits `put` at S = 6"):
+        model.put(torch.ones(1, 1, 6, 2), 0)
+
+
 def test_an_index_found_wrong_while_running(model):
     """No condition on the argument follows from `% 3` of a negative number."""
     assert model.peek([4, 2]).tolist() == [1, 2]

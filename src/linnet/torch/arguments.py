@@ -243,7 +243,13 @@ class Signature:
             least, most = extremes(by_name[name])
             if least < low or most > high:
                 found = least if least < low else most
-                expected = f"{low} to {high}" if low <= high else "nothing (no value fits)"
+                if low > high:
+                    sizes = ", ".join(f"{n} = {size}" for n, size in dims.items())
+                    at = f" at {sizes}" if sizes else ""
+                    raise InputError(
+                        f"`{name}`: no value fits `{self.name}`{at}: an index reaches past its axis"
+                    )
+                expected = f"{low} to {high}"
                 raise InputError(
                     f"`{name}`: {found} is out of range for `{self.name}`: expected {expected}"
                 )
