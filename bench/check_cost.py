@@ -52,8 +52,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     rounds = parser.parse_args().rounds
     package = SEED if SEED.is_dir() else ZOO
-    print(f"{package.name}, {sum(len(p.read_text().splitlines()) for p in package.rglob('*.linnet'))}"
-          " lines\n")  # fmt: skip
+    lines = sum(len(p.read_text().splitlines()) for p in package.rglob("*.linnet"))
+    print(f"{package.name}, {lines} lines\n")
     with tempfile.TemporaryDirectory() as name:
         room = Path(name)
         cache = room / "cache"
@@ -114,7 +114,7 @@ def main() -> None:
             )
             (folder / "src" / "lib.linnet").write_text(whole)
             lines = whole.count("\n")
-            wall, cpu = measure([*linnet, "check", str(folder)], environment, 1, forget)
+            _, cpu = measure([*linnet, "check", str(folder)], environment, 1, forget)
             print(f"{lines:>6}{cpu:>10.0f} ms{cpu / lines * 1000:>10.0f} µs")
 
 
