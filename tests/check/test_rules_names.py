@@ -21,7 +21,7 @@ fn f(x: Matrix) -> f32 { return 1.0 }  // error: E1201 says: unknown type `Matri
 -- unknown dtype in a tensor
 fn f(x: Tensor[3; float]) -> i64 { return 1 }  // error: E1201
 -- unknown dimension
-fn f(x: Tensor[N; f32]) -> i64 { return 1 }  // error: E1201 says: unknown name `N`
+fn f(x: Tensor[N; f32]) -> i64 { return 1 }  // error: E1201 says: `<N: Dim>`
 -- unknown pack
 fn f(x: Tensor[*S; f32]) -> i64 { return 1 }  // error: E1201
 -- unknown kind of generic

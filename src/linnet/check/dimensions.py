@@ -231,7 +231,8 @@ def _named(scope: Scope, node: tree.Expr, text: str) -> Dim | None:
         scope.report.error("E2123", node.span, f"`{text}` is not a compile-time integer")
         return None
     if found is None:
-        help = did_you_mean(text, [*scope.generic_names("Dim"), *scope.module.names()])
+        near = did_you_mean(text, [*scope.generic_names("Dim"), *scope.module.names()])
+        help = near or f"a size that varies is declared as a generic: `<{text}: Dim>`"
         scope.report.error("E1201", node.span, f"unknown name `{text}`", help=help)
         return None
     scope.report.error("E2123", node.span, f"`{text}` is not a compile-time integer")

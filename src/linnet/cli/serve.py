@@ -62,7 +62,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--numerics", choices=("exact", "equivalent", "fast"), default="fast",
         help="exact: as written, slow; equivalent: up to reassociation; fast (default)",
     )  # fmt: skip
-    load.add_argument("--quantize", metavar="FORMAT", help="quantize the weights on load")
+    load.add_argument("--quantize", metavar="FORMAT", help="int8 or int4: pack the weights on load")
     load.add_argument(
         "--cache-size", metavar="MB", type=float, help="memory for prompts kept (256)"
     )

@@ -46,7 +46,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         default="fast",
         help="exact: as written, slow; equivalent: up to reassociation; fast (default)",
     )
-    load.add_argument("--quantize", metavar="FORMAT", help="quantize the weights on load")
+    load.add_argument("--quantize", metavar="FORMAT", help="int8 or int4: pack the weights on load")
     draw = parser.add_argument_group("sampling (default: the model's own, else greedy)")
     draw.add_argument("--max-new", type=int, metavar="N", help="at most N new tokens")
     draw.add_argument("--temperature", type=float, metavar="X", help="0 is greedy")
