@@ -41,8 +41,11 @@ def check_card(card: Card) -> Step:
     if not card.tags:
         step.notes.append(f"{FILE}: [model] tags: none; the first is the task, `text-generation`")
     weights = card.weights
-    if weights.repo is None and weights.package is None:
-        step.problems.append(f"{FILE}: [weights]: neither `repo` nor `package` says where they are")
+    beside = any(card.folder.glob("*.safetensors")) or any(card.folder.glob("*.gguf"))
+    if weights.repo is None and weights.package is None and not beside:
+        step.problems.append(
+            f"{FILE}: [weights]: neither `repo` nor `package` says where they are; none lie here"
+        )
     elif weights.repo is not None and not re.fullmatch(r"[0-9a-f]{40}", weights.revision or ""):
         step.notes.append(
             f"{FILE}: [weights] revision: not pinned to a commit; what is fetched may change"
