@@ -471,3 +471,13 @@ def test_the_observer_is_told():
         assert "2 rows of 256 tokens" in str(engine.memory())
     assert [s[0] for s in seen] == ["first", "between", "between", "between", "finished"]
     assert seen[-1][1:] == ("length", 10, 0, 4)
+
+
+def test_an_answer_of_no_tokens_ends_also_where_its_time_runs_out_in_the_queue(model):
+    """Its reason is known from the start; its client still waits to be told."""
+    with Engine(model, rows=1) as engine:
+        busy = engine.submit(greedy(tokens(40, 1), 60))
+        short = [engine.submit(greedy(tokens(4, i), 0, timeout=1e-6)) for i in range(3)]
+        for handle in short:
+            assert [c.reason for c in handle.result().choices] == ["length"]
+        busy.result()

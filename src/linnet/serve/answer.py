@@ -33,6 +33,8 @@ class Answer:
         self.index, self.context = index, context
         self.tokens: list[int] = []
         self.reason: str | None = None
+        # Its end was sent. One of no tokens has its reason from the start, and is told later.
+        self.told = False
         self.stopped_by: int | str | None = None
         self.error: str | None = None
         self._prompt = len(request.prompt)

@@ -332,6 +332,7 @@ class Runner:
     # --- Ends -------------------------------------------------------------------
 
     def _end_answer(self, job: Job, answer: Answer) -> None:
+        answer.told = True
         delta, finished = answer.finish()
         if delta is not None:
             job.handle.tell(delta)
@@ -353,7 +354,7 @@ class Runner:
     def _withdraw(self, job: Job) -> list[Answer]:
         """Takes a request out of wherever it is; returns the answers that had not ended."""
         s = self.schedule
-        open_answers = [a for a in job.answers if a.reason is None]
+        open_answers = [a for a in job.answers if not a.told]
         if job in s.waiting:
             s.waiting.remove(job)
         s.lanes = [None if held is job else held for held in s.lanes]
