@@ -45,7 +45,8 @@ def test_equal_prompts_are_computed_once(serve, model):
     """Also when they come together, and with none of it computed again."""
     prompt = tokens(60, 21)
     engine = serve(rows=4, chunk=8)
-    handles = [engine.submit(greedy(prompt, 5)) for _ in range(6)]
+    with engine._wake:
+        handles = [engine.submit(greedy(prompt, 5)) for _ in range(6)]
     results = [h.result() for h in handles]
     assert {r.choices[0].tokens for r in results} == {alone(model, prompt, 5)}
     assert engine.stats().prompt_tokens == 60
@@ -55,7 +56,8 @@ def test_a_common_beginning_is_computed_once_when_prompts_come_together(serve, m
     system = tokens(64, 27)
     prompts = [[*system, *tokens(10 + i, 70 + i)] for i in range(5)]
     engine = serve(rows=4, chunk=8)
-    handles = [engine.submit(greedy(p, 5)) for p in prompts]
+    with engine._wake:  # together: the engine looks at its queue when all are in it
+        handles = [engine.submit(greedy(p, 5)) for p in prompts]
     for prompt, handle in zip(prompts, handles):
         assert handle.result().choices[0].tokens == alone(model, prompt, 5)
     assert engine.stats().prompt_tokens == 64 + sum(10 + i for i in range(5))

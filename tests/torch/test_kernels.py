@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from programs import load_text
+from torch_programs import load_text
 
 from linnet.torch.kernels.table import rows
 

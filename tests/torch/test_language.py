@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from programs import load_text
+from torch_programs import load_text
 
 import linnet
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy
 import pytest
 import torch
-from programs import load_text
+from torch_programs import load_text
 
 import linnet
 

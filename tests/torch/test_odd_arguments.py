@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from programs import load_text
+from torch_programs import load_text
 
 import linnet
 
