@@ -79,6 +79,8 @@ def page(browser: Any, server: Served) -> Iterator[Any]:
 
 
 def ask(page: Any, text: str) -> None:
+    # The page gives the focus back by itself, a moment after a dialog closes or an answer ends.
+    page.wait_for_function("document.activeElement.id === 'question'")
     page.keyboard.type(text)
     page.keyboard.press("Enter")
 
@@ -149,6 +151,7 @@ def test_settings_act_and_are_kept(page: Any, engine: ScriptedEngine) -> None:
     page.keyboard.press("Escape")
     until(lambda: not page.locator("#settings").is_visible())
     ask(page, "hello")
+    until(lambda: bool(engine.requests))
     ended(page)
     request = engine.requests[-1]
     assert request.sampling.temperature == 0.5 and request.sampling.seed == 3
