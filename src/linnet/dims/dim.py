@@ -2,6 +2,8 @@
 
 A `Dim` is in normal form from the start, so two dimensions that are the same polynomial are
 equal as Python values. What needs an assumption (`x / x == 1` needs `x > 0`) is left to `Facts`.
+
+A little longer than other files: atoms and polynomials are made of each other.
 """
 
 from __future__ import annotations

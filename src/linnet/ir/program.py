@@ -6,6 +6,8 @@ write; everything else is pure, and may be dropped or shared when unused or equa
 The same classes carry the program before specialization (dimensions symbolic)
 and after it (the root's generics bound to numbers; an entry's own generics stay
 symbolic, since they follow from the shapes of its arguments).
+
+Longer than other files, since all declarations of one kind are read together here.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ arrays of blocks stay loops, over a table with one `weight` for every parameter 
 is elementwise stays an expression (`node.py`) until something needs it in memory. Each step
 records what memory it touches: from that follow where threads must meet and which memory may be
 used again.
+
+A little longer than other files: one class walks all operations.
 """
 
 from __future__ import annotations
