@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from clock import seconds
 
 from linnet.source import Source
 from linnet.syntax.format import Unparsed, format_text
@@ -217,12 +218,10 @@ def test_many_scattered_programs() -> None:
 
 
 def test_twenty_thousand_lines_in_seconds() -> None:
-    from time import process_time
-
     text = (ROOT / "models/smollm2-135m-instruct/src/attention.linnet").read_text("utf-8")
     item = text[text.index("pub block") :]
     copies = 20_000 // item.count("\n") // 10
     whole = "module m\n\n" + "\n".join(item for _ in range(copies))
-    start = process_time()
-    assert format_text(whole) == whole
-    assert process_time() - start < 3  # a tenth of the lines
+    results: list[str] = []
+    assert seconds(lambda: results.append(format_text(whole))) < 3  # a tenth of the lines
+    assert results == [whole]
