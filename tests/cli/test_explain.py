@@ -36,6 +36,13 @@ def test_a_word(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "E2203  `reshape` count unproven\n"
 
 
+def test_a_family(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "e22", "W10"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    family = [one for one in TITLES if one.startswith(("E22", "W10"))]
+    assert [line.split()[0] for line in lines if line] == family
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

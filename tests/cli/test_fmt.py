@@ -91,3 +91,8 @@ def test_a_fault_leaves_the_file(
     assert main(["fmt", str(folder / "src/a.linnet")]) == 1
     assert "internal error" in capsys.readouterr().err
     assert (folder / "src/a.linnet").read_text() == UGLY
+
+
+def test_a_folder_without_files_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fmt", str(tmp_path)]) == 0
+    assert "no .linnet files below it" in capsys.readouterr().err

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 HELP = """\
 Print the page of a code: a short explanation, a program that earns it, and the way out.
-Without a code, list all of them; a word lists those whose title has it.
+Without a code, list all of them; a word lists those whose title has it, the first
+digits of a code its family.
 
   linnet explain E2203
   linnet explain reshape"""
@@ -44,6 +45,10 @@ def codes_for(asked: str) -> list[str]:
     code = _code(asked)
     if code in TITLES:
         return [code]
+    if re.fullmatch(r"[EW]\d*", code) and (
+        family := [one for one in TITLES if one.startswith(code)]
+    ):
+        return family
     word = asked.strip().lower()
     if found := [one for one, title in TITLES.items() if word and word in title.lower()]:
         return found

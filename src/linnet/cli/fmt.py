@@ -79,7 +79,10 @@ def _files(paths: list[str]) -> Iterator[Path | None]:
             raise UsageError(f"{given}: no such file or folder")
         if not path.is_dir() and path.suffix != ".linnet":
             raise UsageError(f"{given}: expected a .linnet file or a folder")
-        for file in _below(path) if path.is_dir() else [path]:
+        files = list(_below(path)) if path.is_dir() else [path]
+        if not files:
+            print(f"{given}: no .linnet files below it", file=sys.stderr)
+        for file in files:
             if (real := os.path.realpath(file)) not in seen:
                 seen.add(real)
                 yield file

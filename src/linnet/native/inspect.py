@@ -25,7 +25,8 @@ def kernels(bound: Bound, entry: str, covered: frozenset[int]) -> str:
         emitter.run("entry")
     except (Unsupported, DimTooLarge) as why:
         return f"native: not used for this entry, {why} is not compiled here"
-    lines = [f"native ({compiler.level()}), {len(nests)} loop nests of its own:"]
+    many = "loop nest" if len(nests) == 1 else "loop nests"
+    lines = [f"native ({compiler.level()}), {len(nests)} {many} of its own:"]
     for choice in emitter.choices:
         chosen = choice.kernel or "its body"
         detail = f" ({choice.reason})" if choice.reason else ""
