@@ -2,23 +2,14 @@
 #include "dot.h"
 #include "kernels.h"
 #include "packed.h"
+#include "row.h"
+#include "values.h"
 
 #define OUT_BLOCK 64   // outputs of one piece of work
 #define ROW_BLOCK 192  // rows of one piece of work
 
-static inline void put(void *y, int type, long at, float value) {
-    if (type == T_BF16) ((bf16 *)y)[at] = to_bf16(value);
-    else if (type == T_F32) ((float *)y)[at] = value;
-    else ((f16 *)y)[at] = (f16)value;
-}
-static inline float get(const void *x, int type, long at) {
-    if (type == T_BF16) return from_bf16(((const bf16 *)x)[at]);
-    if (type == T_F32) return ((const float *)x)[at];
-    return (float)((const f16 *)x)[at];
-}
-
 // f16 goes through f32 copies of the rows in use.
-static void dot_f16(int rows, int outs, const f16 *const *x, const f16 *w, long ldw, long k, float *y) {
+void dot_f16(int rows, int outs, const f16 *const *x, const f16 *w, long ldw, long k, float *y) {
     for (int r = 0; r < rows; r++)
         for (int o = 0; o < outs; o++) {
             float lane[16] = {0};
@@ -27,30 +18,6 @@ static void dot_f16(int rows, int outs, const f16 *const *x, const f16 *w, long 
             memcpy(&a, lane, 64);
             y[r * TILE_OUTS + o] = lanes_sum(a);
         }
-}
-
-typedef uint16_t h16 __attribute__((vector_size(32), aligned(2), may_alias));
-
-// To bf16 as `to_bf16`, sixteen at a time.
-static inline __attribute__((always_inline)) void narrow16(const float *from, bf16 *to) {
-    v16 v = *(const v16 *)from;
-    u16v u = (u16v)v, nan = (u16v)(v != v);
-    u16v r = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
-    r = (r & ~nan) | (nan & 0x7fc0);
-    *(h16 *)to = __builtin_convertvector(r, h16);
-}
-
-// Four results of one row, converted together.
-static inline __attribute__((always_inline)) void put4(void *y, int type, long at, const float *value) {
-    if (type == T_F32) {
-        memcpy((float *)y + at, value, 16);
-    } else if (type == T_BF16) {
-        bf16 out[4];
-        for (int i = 0; i < 4; i++) out[i] = to_bf16(value[i]);
-        memcpy((bf16 *)y + at, out, 8);
-    } else {
-        for (int i = 0; i < 4; i++) ((f16 *)y)[at + i] = (f16)value[i];
-    }
 }
 
 // Rows `rows[0 … n)` of x (pointers) by weight rows [lo, hi); results to y[dest[r] * ldy + o]. A few
@@ -116,42 +83,27 @@ static void block(ctx *c, const weight *w, int type, const void *const *rows, co
     }
 }
 
-// Bytes that `shared` must have for `n` rows of `in` elements: the rows as 8-bit integers.
-static packed_row *quantize_all(const weight *w, int type, const void *x, long ldx, long n, long in,
-                                char *shared, long lo, long hi) {
-    packed_row *rows = (packed_row *)shared;
-    char *memory = shared + (n * sizeof(packed_row) + 63) / 64 * 64;
-    size_t each = packed_row_bytes(in);
-    for (long r = lo; r < hi; r++) {
-        rows[r] = packed_row_at(memory + r * each, in);
-        quantize_row(&rows[r], x, type, r * ldx, in, wide_of(w, in) ? 128 : 32);
-    }
-    return rows;
-}
-
 void k_linear(ctx *c, int hazard, const weight *w, int type, const void *x, long ldx, void *y, long ldy,
               int ytype, long n, long in, long out, const void *bias, char *shared) {
     if (n == 0 || out == 0) return;
+    if (n <= FEW_ROWS) {
+        few_linear(c, hazard, w, type, x, ldx, y, ldy, ytype, n, in, out, bias);
+        return;
+    }
     long bytes = type == T_F32 ? 4 : 2;
-    const int many = n > 4;
     packed_row *quant = NULL;
-    const int parallel = (w->kind != DENSE && many) || (double)n * in * out > 60000.0;
-    if (w->kind != DENSE && many) {
-        step_begin(c, hazard, 1);
+    const int parallel = w->kind != DENSE || (double)n * in * out > 60000.0;
+    step_begin(c, hazard, parallel);
+    if (w->kind != DENSE) {
         quant = quantize_all(w, type, x, ldx, n, in, shared, n * c->thread / c->threads,
                              n * (c->thread + 1) / c->threads);
         step_begin(c, 1, 1);
-    } else {
-        step_begin(c, hazard, parallel);
-        if (!parallel && c->thread) return;
-    }
-    size_t panels = w->kind != DENSE ? (n > 1 ? OUT_BLOCK : TILE_OUTS) * unpacked_bytes(in) : 0;
-    size_t few = many ? 0 : n * (packed_row_bytes(in) + sizeof(packed_row) + 64);
-    char *own = scratch(c, few + ROW_BLOCK * 16 + 512 + panels);
+    } else if (!parallel && c->thread) return;
+    size_t panels = w->kind != DENSE ? OUT_BLOCK * unpacked_bytes(in) : 0;
+    char *own = scratch(c, ROW_BLOCK * 16 + 512 + panels);
     const void **rows = (const void **)own;
     long *dest = (long *)(own + ROW_BLOCK * 8);
-    char *memory = own + (ROW_BLOCK * 16 + few + 511) / 64 * 64;
-    if (w->kind != DENSE && !many) quant = quantize_all(w, type, x, ldx, n, in, own + ROW_BLOCK * 16 + 64, 0, n);
+    char *memory = own + (ROW_BLOCK * 16 + 511) / 64 * 64;
     long piece = (out / (8 * c->threads) + TILE_OUTS) / TILE_OUTS * TILE_OUTS;
     piece = LEAST(piece, OUT_BLOCK);
     long out_blocks = (out + piece - 1) / piece, row_blocks = (n + ROW_BLOCK - 1) / ROW_BLOCK;
