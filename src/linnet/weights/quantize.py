@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,16 @@ if TYPE_CHECKING:
 STEP = 1 << 20  # elements that are dense at a time
 
 
+def threads() -> int:
+    """`$LINNET_THREADS`, else `$OMP_NUM_THREADS`, else the processors of this process; at most 8,
+    since each holds a part of its own."""
+    for name in ("LINNET_THREADS", "OMP_NUM_THREADS"):
+        text = os.environ.get(name, "")
+        if text.isdecimal() and int(text) > 0:
+            return min(int(text), 8)
+    return min(8, os.cpu_count() or 1)
+
+
 def quantize_values(rows: Rows, shape: tuple[int, ...], kind: str) -> Packed:
     """Pack a weight whose f32 rows `rows(start, stop)` gives. Raises WeightsError for values
     that are not finite: a scale made of one would spoil its whole group."""
@@ -32,13 +44,23 @@ def quantize_values(rows: Rows, shape: tuple[int, ...], kind: str) -> Packed:
     data = np.empty((count, each), np.int8 if BITS[kind] == 8 else np.uint8)
     scale = np.empty((count, scales), np.float32)
     step = max(1, STEP // width)
-    for start in range(0, count, step):
+
+    def pack(start: int) -> None:
         stop = min(start + step, count)
         values = rows(start, stop)
         if not np.isfinite(values).all():
             bad = int(np.argmin(np.isfinite(values).all(1))) + start
             raise WeightsError(f"row {bad} holds a value that is not finite")
         data[start:stop], scale[start:stop] = quantize_rows(values, kind)
+
+    starts = range(0, count, step)
+    if len(starts) < 2 or threads() < 2:
+        for start in starts:
+            pack(start)
+    else:  # numpy lets other threads run while it computes
+        with ThreadPoolExecutor(threads()) as pool:
+            for _ in pool.map(pack, starts):  # the first error in the order of the rows
+                pass
     return Packed(kind, shape, group, data.data.cast("B"), scale.data.cast("B"))
 
 
