@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from linnet.dims import Dim
+from linnet.ir.caches import caches, float_cache, row_bytes
+from linnet.ir.groups import packed_bits
 from linnet.ir.program import (
     Block,
     Call,
@@ -52,7 +54,8 @@ class Stored:
     `path` has `*` for every position of an array. `shape` is one tensor's, `copies` how many
     there are, both over the root's generics; `dtype` is a dtype or the name of a generic of the
     root. `packs` says by which kind of operation alone it is read, where that takes weights
-    of fewer bits: "linear", "embedding" or "experts". Of experts a token reads `active` in
+    of fewer bits: "linear", "embedding" or "experts"; a state that may be kept in 8 bits is
+    a "cache". Of experts a token reads `active` in
     `of`; of everything else all.
     """
 
@@ -78,6 +81,7 @@ def storage(program: Program, root: str) -> list[Stored]:
         g.name: Dim.name(g.name) if g.kind == "Dim" else g.name for g in block.generics
     }
     packs = {id: _packed(program, found) for id, found in program.blocks.items()}
+    cached = {id: caches(program, found) for id, found in program.blocks.items()}
     found: list[Stored] = []
 
     def walk(block: Block, bindings: Substitution, prefix: str, copies: Dim, opt: bool) -> None:
@@ -98,6 +102,8 @@ def storage(program: Program, root: str) -> list[Stored]:
                 type = type.inner
             shape = tuple(d for d in shape_of(type) if isinstance(d, Dim))
             kept, chosen = packs[block.id].get(member.name, (None, ONE))
+            if member.kind == "state" and member.name in cached[block.id]:
+                kept = "cache"
             active, of = ONE, ONE
             if kept == "experts":
                 active, of = substitute_dim(chosen, bindings), shape[0]
@@ -149,22 +155,21 @@ def all_ops(region: Region) -> list[Op]:
     return found
 
 
-# Bits of a quantized element with its share of a group's scale (f32).
-GROUP = 128
-PACKED_BITS = {8: 8 + 32 / GROUP, 4: 4 + 32 / GROUP}
 LEAST_ROWS = 64  # matrices with fewer are gates and the like, and stay as they are
 
 
 def packing(stored: list[Stored], sizes: Mapping[str, int]) -> dict[str, str]:
     """How each path is kept when weights are quantized: "dense", "eight" (8 bits even where 4
     are asked for) or "four". Routers and narrow projections stay dense, since a model decides
-    by them; embeddings, and heads of an embedding's shape, keep 8 bits."""
+    by them, and rows that no group divides; embeddings, and heads of an embedding's shape,
+    keep 8 bits."""
     embeddings = {s.shape for s in stored if s.packs == "embedding"}
     experts = {s.path.rpartition(".")[0]: s.shape[0] for s in stored if s.packs == "experts"}
     kept: dict[str, str] = {}
     for s in stored:
         parent = s.path.rpartition(".")[0].rpartition(".")[0]
-        if s.packs is None:
+        grouped = s.packs is not None and s.kind == "param" and len(s.shape) > 1
+        if not grouped or packed_bits(8, s.shape[-1].evaluate(sizes)) is None:
             kept[s.path] = "dense"
         elif s.packs == "embedding" or s.shape in embeddings:
             kept[s.path] = "eight"
@@ -177,11 +182,21 @@ def packing(stored: list[Stored], sizes: Mapping[str, int]) -> dict[str, str]:
     return kept
 
 
-def stored_bits(stored: Stored, values: Mapping[str, int | str], kept: str, quantize: int) -> float:
-    """Bits of an element; `quantize` is 0, 8 or 4, `kept` is from `packing`."""
-    if quantize == 0 or kept == "dense":
-        return element_bits(stored.dtype, values)
-    return PACKED_BITS[8 if kept == "eight" else quantize]
+def stored_bits(
+    stored: Stored,
+    values: Mapping[str, int | str],
+    kept: str,
+    quantize: int,
+    embedding: int = 8,
+) -> float:
+    """Bits of a weight's element; `quantize` is 0, 8 or 4, `kept` is from `packing`, `embedding`
+    what "eight" is under 4."""
+    dense = element_bits(stored.dtype, values)
+    if quantize == 0 or kept == "dense" or not float_cache(_bound(stored.dtype, values)):
+        return dense
+    sizes = {name: value for name, value in values.items() if isinstance(value, int)}
+    bits = max(quantize, embedding) if kept == "eight" else quantize
+    return packed_bits(bits, stored.shape[-1].evaluate(sizes)) or dense
 
 
 def in_checkpoint(stored: list[Stored], bindings: Mapping[str, str]) -> list[Stored]:
@@ -205,27 +220,47 @@ def held(
     generics: Mapping[str, int | str],
     free: frozenset[str],
     quantize: int = 0,
+    embedding: int = 8,
+    cache: int = 0,
 ) -> dict[str, int]:
     """Bytes of "weights" (params and buffers), "caches" (states that grow with a free size other
     than `Batch`, the rows) and "states" (all others), for generics that are all bound. The list
-    has no tied tensor twice and no optional part that is absent."""
+    has no tied tensor twice and no optional part that is absent. `cache` 8 is for keys and values
+    in 8 bits."""
     sizes = {name: value for name, value in generics.items() if isinstance(value, int)}
     kept = packing(stored, sizes)
     total = {"weights": 0.0, "caches": 0.0, "states": 0.0}
     for s in stored:
         elements = s.elements.evaluate(sizes)
         if s.kind != "state":
-            total["weights"] += elements * stored_bits(s, generics, kept[s.path], quantize) / 8
+            bits = stored_bits(s, generics, kept[s.path], quantize, embedding)
+            total["weights"] += elements * bits / 8
             continue
         grows = (s.elements.names() & free) - {"Batch"}
-        total["caches" if grows else "states"] += elements * element_bits(s.dtype, generics) / 8
+        few = cache_bits(s, generics) if cache else None
+        bits = few or element_bits(s.dtype, generics)
+        total["caches" if grows else "states"] += elements * bits / 8
     return {part: int(amount) for part, amount in total.items()}
+
+
+def cache_bits(stored: Stored, values: Mapping[str, int | str]) -> float | None:
+    """Bits of an element of a state in 8 bits with its share of the scale; None where it stays
+    as declared."""
+    if stored.packs != "cache" or not float_cache(_bound(stored.dtype, values)):
+        return None
+    sizes = {name: value for name, value in values.items() if isinstance(value, int)}
+    width = stored.shape[-1].evaluate(sizes)
+    each = row_bytes(width)
+    return None if each is None else 8 * each / width
+
+
+def _bound(dtype: str, values: Mapping[str, int | str]) -> str:
+    return str(values.get(dtype, dtype))
 
 
 def element_bits(dtype: str, values: Mapping[str, int | str]) -> int:
     """Bits of an element; a dtype generic is looked up among the values bound."""
-    bound = values.get(dtype, dtype)
-    return BITS[str(bound)]
+    return BITS[_bound(dtype, values)]
 
 
 def free_sizes(program: Program, root: str) -> frozenset[str]:

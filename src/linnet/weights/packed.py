@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from linnet.ir.groups import GROUPS, group_of
+
 if TYPE_CHECKING:
     import numpy as np
 
     Array = np.ndarray[Any, Any]
 
-GROUPS = (128, 64, 32)  # by preference; a group divides the row
+__all__ = ["BITS", "BLOCKS", "GROUPS", "Packed", "group_of", "quantize_rows", "unpack_rows"]
 BITS = {"int8": 8, "int4": 4}
 # GGUF's formats that kernels read as stored: elements and bytes of a block, the type's number.
 BLOCKS = {
@@ -53,11 +55,6 @@ class Packed:
     @property
     def rows(self) -> int:
         return prod(self.shape[:-1])
-
-
-def group_of(width: int) -> int | None:
-    """The elements that share a scale in rows of `width`; None where no group divides them."""
-    return next((group for group in GROUPS if width and width % group == 0), None)
 
 
 def sizes(kind: str, shape: Sequence[int]) -> tuple[int, int]:

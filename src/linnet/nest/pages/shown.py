@@ -13,9 +13,9 @@ from linnet.check.modules import ModuleScope
 from linnet.dims import Dim
 from linnet.errors import CheckError, Error, PackageError
 from linnet.ir.bound import Bound
+from linnet.ir.groups import SCALE_BITS, group_of
 from linnet.ir.manifest import Parameter, manifest, root_block
 from linnet.ir.memory import (
-    PACKED_BITS,
     Stored,
     element_bits,
     free_sizes,
@@ -245,6 +245,11 @@ class Shown:
         names = [tensor for path, tensor in self.bindings.items() if pattern.fullmatch(path)]
         return (common_name(names), len(set(names))) if names else None
 
+    def scale_bits(self, stored: Stored) -> float:
+        """An element's share of its group's scale where the weight is packed."""
+        group = group_of(stored.shape[-1].evaluate(self.sizes)) if stored.shape else None
+        return SCALE_BITS / group if group else 0
+
     def document(self, link: Any) -> dict[str, Any]:
         """What the page's script needs: diagrams and sizes as expressions."""
         from linnet.nest.diagram.encode import encode_dim, encode_sheet
@@ -272,8 +277,10 @@ class Shown:
             "bits": BITS,
             "entries": entries,
             "fns": {id: encode_sheet(sheet, link) for id, sheet in self.sheets.items()},
-            "weights": [[encode_dim(s.elements), s.dtype, kept[s.path]] for s in self.weights],
-            "packed": PACKED_BITS,
+            "weights": [
+                [encode_dim(s.elements), s.dtype, kept[s.path], self.scale_bits(s)]
+                for s in self.weights
+            ],
             "states": [[s.path, encode_dim(s.elements), s.dtype] for s in self.states],
         }  # fmt: skip
 

@@ -146,16 +146,16 @@ const human = (bytes) => {
 };
 
 // Bits of a weight; what is packed has its share of the scales in them.
-function weightBits(kept, dtypeName, env) {
+function weightBits(kept, dtypeName, scale, env) {
   if (!state.bits || kept === "dense") return data.bits[dtype(dtypeName, env)];
-  return data.packed[kept === "eight" ? 8 : state.bits];
+  return (kept === "eight" ? 8 : state.bits) + scale;
 }
 
 function memory() {
   const env = environment();
   let weights = 0;
-  for (const [elements, type, kept] of data.weights) {
-    weights += (dim(elements, env) * weightBits(kept, type, env)) / 8;
+  for (const [elements, type, kept, scale] of data.weights) {
+    weights += (dim(elements, env) * weightBits(kept, type, scale, env)) / 8;
   }
   let [caches, fixed] = [0, 0];
   const longer = { ...env };
