@@ -194,6 +194,22 @@ def test_half_a_body_keeps_nobody(quick: ScriptedEngine) -> None:
         until(lambda: any(e.get("status") == 499 for e in server.events()))
 
 
+def test_polls_are_told_when_they_change(quick: ScriptedEngine) -> None:
+    """Health is asked for every few seconds, for ever: the log says what is new of it."""
+    with served(quick) as server:
+        for _ in range(3):
+            assert server.ask("/health")[0] == 200
+            assert server.ask("/metrics")[0] == 200
+        quick.health = "stalled"
+        for _ in range(3):
+            assert server.ask("/health")[0] == 503
+        quick.health = "ok"
+        assert server.ask("/health")[0] == 200
+        until(lambda: len([e for e in server.events() if e.get("path") == "/health"]) == 2)
+        told = [e["status"] for e in server.events() if e.get("path") in ("/health", "/metrics")]
+        assert told == [503, 200]
+
+
 # The beginning and the end
 
 
@@ -211,9 +227,12 @@ def test_while_it_loads(quick: ScriptedEngine) -> None:
         assert status == 503 and found["doing"] == "reading weights" and headers["retry-after"]
         status, found, headers = server.ask("/v1/chat/completions", BODY)
         assert status == 503 and found["error"]["code"] == "loading" and headers["retry-after"]
-        assert [m.id for m in server.client().models.list()] == [NAME]
+        for path in ("/v1/models", f"/v1/models/{NAME}"):
+            status, found, headers = server.ask(path)
+            assert status == 503 and found["error"]["code"] == "loading" and headers["retry-after"]
         go.set()
         until(lambda: server.ask("/health")[0] == 200)
+        assert [m.id for m in server.client().models.list()] == [NAME]
         assert server.ask("/v1/chat/completions", BODY)[0] == 200
 
 
@@ -291,7 +310,7 @@ def test_the_log_holds_no_prompts(quick: ScriptedEngine) -> None:
         events = [e for e in server.events() if e["event"] == "request" and e["method"] == "POST"]
         assert [e["status"] for e in events] == [200, 400, 400]
         assert events[1]["param"] == "stop" and events[0]["seconds"] >= 0
-        _, _, headers = server.ask("/health")
+        _, _, headers = server.ask("/v1/models")
         until(lambda: headers["x-request-id"] == server.events()[-1].get("id"))
 
 

@@ -133,7 +133,9 @@ def _loader(
     }
 
     def load(progress: Callable[[str], None]) -> Engine | Embedder:
+        from linnet.serve.constraint import library
         from linnet.serve.embedder import kind_of, open_embedder
+        from linnet.serve.errors import ConstraintsUnavailable
         from linnet.serve.open import open_engine
 
         progress(f"checking {args.model}")
@@ -152,6 +154,10 @@ def _loader(
             progress=progress,
             **common,
         )
+        try:
+            library()
+        except ConstraintsUnavailable as error:
+            progress(str(error))
         progress("compiling and measuring")
         engine.start()
         return engine

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from linnet.errors import BackendError, InputError
+from linnet.serve.errors import ConstraintsUnavailable
 from linnet.serve.request import Constraint
+from linnet.serve.schemas import explained
 from linnet.text.tokenizer import Tokenizer
 
 _OBJECT = {"type": "object"}
@@ -61,14 +63,14 @@ class Grammars:
             grammar = _grammar(constraint)
             compiled = self._known.pop(grammar, None)
             if compiled is None:
-                compiled = self._compile(grammar, constraint.kind)
+                compiled = self._compile(grammar, constraint)
             self._known[grammar] = compiled
             while len(self._known) > self.KEPT:
                 del self._known[next(iter(self._known))]
             return Matcher(compiled.deep_copy(), constraint.after, self._ends)
 
-    def _compile(self, grammar: str, kind: str) -> Any:
-        llguidance = _library()
+    def _compile(self, grammar: str, constraint: Constraint) -> Any:
+        llguidance = library()
         if self._native is None:
             if not self._ends:
                 raise BackendError("the model names no token that ends an answer: none can be held")
@@ -79,9 +81,19 @@ class Grammars:
                 wrapper, n_vocab=self._vocabulary, eos_token=sorted(self._ends)
             )
         compiled = llguidance.LLMatcher(self._native, grammar, log_level=0)
-        if compiled.is_error():
-            raise InputError(f"{kind} cannot be used: {compiled.get_error()}")
-        return compiled
+        if not compiled.is_error():
+            return compiled
+        error = _first_line(compiled.get_error())
+        if constraint.kind == "schema":
+            said = explained(_schema(constraint.value), error)
+            raise InputError(f"{constraint.name}{_joined(said)}")
+        for name, schema in constraint.schemas:
+            text = llguidance.LLMatcher.grammar_from_json_schema(json.dumps(schema))
+            alone = llguidance.LLMatcher(self._native, str(text), log_level=0)
+            if alone.is_error():
+                said = explained(schema, _first_line(alone.get_error()))
+                raise InputError(f"{name}{_joined(said)}")
+        raise InputError(f"{constraint.name} cannot be used: {error}")
 
 
 class Matcher:
@@ -126,20 +138,15 @@ class Matcher:
 
 
 def _grammar(constraint: Constraint) -> str:
-    llguidance = _library()
+    llguidance = library()
     matcher, value = llguidance.LLMatcher, constraint.value
     try:
         match constraint.kind:
             case "json":
                 return str(matcher.grammar_from_json_schema(_OBJECT, overrides=_LAYOUT))
             case "schema":
-                if isinstance(value, str):
-                    value = json.loads(value)
-                if isinstance(value, bool):
-                    value = {} if value else {"not": {}}
-                if not isinstance(value, Mapping):
-                    raise InputError("schema is no object; expected a JSON schema")
-                return str(matcher.grammar_from_json_schema(json.dumps(value), overrides=_LAYOUT))
+                schema = json.dumps(_schema(value))
+                return str(matcher.grammar_from_json_schema(schema, overrides=_LAYOUT))
             case "regex":
                 return str(matcher.grammar_from_regex(value))
             case "choice":
@@ -148,14 +155,35 @@ def _grammar(constraint: Constraint) -> str:
             case _:
                 return str(matcher.grammar_from_lark(value))
     except (ValueError, RecursionError) as e:
-        raise InputError(f"{constraint.kind} cannot be used: {e}") from None
+        raise InputError(f"{constraint.name} cannot be used: {e}") from None
 
 
-def _library() -> Any:
+def _schema(value: Any) -> Mapping[str, Any]:
+    if isinstance(value, str):
+        value = json.loads(value)
+    if isinstance(value, bool):
+        value = {} if value else {"not": {}}
+    if not isinstance(value, Mapping):
+        raise InputError("schema is no object; expected a JSON schema")
+    return value
+
+
+def _first_line(error: str) -> str:
+    """The library's errors may go on with the whole grammar."""
+    return error.strip().partition("\n")[0][:300]
+
+
+def _joined(said: str) -> str:
+    return said if said.startswith(".") else f" {said}"
+
+
+def library() -> Any:
+    """The package llguidance. Raises ConstraintsUnavailable."""
     try:
         import llguidance
     except ImportError:
-        raise BackendError(
-            "answers held to a grammar need the package llguidance: pip install 'linnet[serve]'"
+        raise ConstraintsUnavailable(
+            "answers held to a form need the package llguidance, which this server has not: "
+            "pip install 'linnet[serve]'"
         ) from None
     return llguidance

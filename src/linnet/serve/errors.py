@@ -31,3 +31,7 @@ class Unavailable(ServeError):
 
 class RequestFailed(ServeError):
     """One request could not be finished; others go on."""
+
+
+class ConstraintsUnavailable(ServeError):
+    """Answers cannot be held to a form: a package is missing."""

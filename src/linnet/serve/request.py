@@ -25,12 +25,20 @@ class Constraint:
     - `choice`: one of these strings.
 
     `after` are token ids, such as that of `</think>`: until they were drawn one after another
-    the answer is free. Raises InputError for an unknown kind or a value of the wrong type.
+    the answer is free. For errors: `called` is what the value is called where it comes from, and
+    `schemas` are (name, schema) of the JSON schemas inside a grammar. Raises InputError for an
+    unknown kind or a value of the wrong type.
     """
 
     kind: str
     value: Any = None
     after: tuple[int, ...] = ()
+    called: str = ""
+    schemas: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.called or self.kind
 
     def __post_init__(self) -> None:
         if self.kind not in CONSTRAINTS:

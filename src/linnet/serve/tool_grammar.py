@@ -17,11 +17,13 @@ _UNHELD = ("format", "contentEncoding", "contentMediaType")
 
 @dataclass(frozen=True)
 class Tool:
-    """A function that the model may call. `schema`: of its parameters, a JSON schema object."""
+    """A function that the model may call. `schema`: of its parameters, a JSON schema object;
+    `path`: where that stands in the request."""
 
     name: str
     schema: Mapping[str, Any]
     strict: bool = False
+    path: str = ""
 
 
 def style_of(template: str) -> str | None:

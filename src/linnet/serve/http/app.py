@@ -27,7 +27,8 @@ from linnet.serve.http.service import Service, identity
 Endpoint = Callable[[Service, HttpRequest], Awaitable[Response]]
 
 # What anybody may ask: whether the server is up, and the page, which holds no secrets.
-_OPEN = frozenset({"/", "/page.css", "/page.js", "/health"})
+_OPEN = frozenset({"/", "/page.css", "/page.js", "/favicon.ico", "/health"})
+_POLLED = frozenset({"/health", "/metrics"})
 
 
 def application(
@@ -58,10 +59,10 @@ def application(
     async def measured(http: HttpRequest) -> Response:
         return Response(service.metrics.text(), media_type=metrics.TYPE)
 
-    async def listed(http: HttpRequest) -> Response:
+    async def listed(service: Service, http: HttpRequest) -> Response:
         return tokens.models(service)
 
-    async def one(http: HttpRequest) -> Response:
+    async def one(service: Service, http: HttpRequest) -> Response:
         return tokens.model(service, http.path_params["name"])
 
     routes = [
@@ -69,8 +70,8 @@ def application(
         Route("/v1/completions", endpoint(completions.completions), methods=["POST"]),
         Route("/v1/responses", endpoint(responses.responses), methods=["POST"]),
         Route("/v1/embeddings", endpoint(embeddings.embeddings), methods=["POST"]),
-        Route("/v1/models", listed),
-        Route("/v1/models/{name:path}", one),
+        Route("/v1/models", endpoint(listed)),
+        Route("/v1/models/{name:path}", endpoint(one)),
         Route("/tokenize", endpoint(tokens.tokenize), methods=["POST"]),
         Route("/detokenize", endpoint(tokens.detokenize), methods=["POST"]),
         Route("/health", health),
@@ -78,6 +79,7 @@ def application(
     ]
     if with_page:
         routes += [Route(path, page.serve) for path in page.FILES]
+        routes.append(Route("/favicon.ico", page.icon))
     middleware = [Middleware(Gate, service=service, keys=keys, log=log or Log(None))]
     if origins:
         allowed = Middleware(
@@ -140,6 +142,7 @@ class Gate:
 
     def __init__(self, app: ASGIApp, service: Service, keys: Sequence[str], log: Log):
         self._app, self._service, self._log = app, service, log
+        self._polled: dict[str, int] = {}  # a path's last status
         self._keys = [hashlib.sha256(key.encode()).digest() for key in keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -182,7 +185,15 @@ class Gate:
             route = scope.get("route")
             path = getattr(route, "path", None) or "other"
             self._service.metrics.answered(path, status)
-            self._log.request(scope, name, status, time.monotonic() - began, gone)
+            if self._tells(scope["path"], status):
+                self._log.request(scope, name, status, time.monotonic() - began, gone)
+
+    def _tells(self, path: str, status: int) -> bool:
+        """Whether the log is to have a line: of what is asked every few seconds, what is new."""
+        if path not in _POLLED:
+            return True
+        before, self._polled[path] = self._polled.get(path, 200), status
+        return status != before
 
     def _may(self, scope: Scope) -> bool:
         if not self._keys or scope["path"] in _OPEN or scope["method"] == "OPTIONS":

@@ -85,7 +85,7 @@ def api_error(error: BaseException) -> ApiError:
 _FIELDS = (
     *("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty"),
     *("frequency_penalty", "seed", "n", "max_tokens", "stop", "logit_bias", "logprobs", "prompt"),
-    "messages",
+    *("messages", "tools", "response_format", "structured_outputs"),
 )
 _KINDS = {
     "schema": "response_format",
@@ -97,5 +97,8 @@ _KINDS = {
 
 
 def _named(message: str) -> str | None:
-    word = message.partition(" ")[0].partition("[")[0].partition(".")[0]
+    word = message.partition(" ")[0].partition("[")[0]
+    if word.startswith("text.format"):
+        return "text.format"
+    word = word.partition(".")[0]
     return word if word in _FIELDS else _KINDS.get(word)

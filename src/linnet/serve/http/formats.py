@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from linnet.serve.constraint import library
+from linnet.serve.errors import ConstraintsUnavailable
 from linnet.serve.http.errors import bad
 from linnet.serve.http.fields import Fields
 from linnet.serve.request import Constraint
@@ -19,11 +21,17 @@ _STRUCTURED = {"json": "schema", "regex": "regex", "choice": "choice", "grammar"
 
 @dataclass(frozen=True)
 class Format:
-    """`kind` and `value` as in Constraint; kind None: free text. `param`: the field's name."""
+    """`kind` and `value` as in Constraint; kind None: free text. `param`: the field's name;
+    `inside`: where in it the value stands."""
 
     kind: str | None = None
     value: Any = None
     param: str = "response_format"
+    inside: str = ""
+
+    @property
+    def called(self) -> str:
+        return f"{self.param}.{self.inside}" if self.inside else self.param
 
 
 @dataclass(frozen=True)
@@ -76,11 +84,11 @@ def _response_format(fields: Fields) -> Format:
             inner = given.object("json_schema")
             if inner is None:
                 raise given.missing("json_schema", "an object with name and schema")
-            result = Format("schema", read_schema(inner, "schema"))
+            result = Format("schema", read_schema(inner, "schema"), inside="json_schema.schema")
         case "regex":
-            result = Format("regex", given.need_text("pattern"))
+            result = Format("regex", given.need_text("pattern"), inside="pattern")
         case "grammar":
-            result = Format("lark", given.need_text("grammar"))
+            result = Format("lark", given.need_text("grammar"), inside="grammar")
     given.done()
     return result
 
@@ -119,7 +127,7 @@ def _structured(fields: Fields) -> Format:
             raise given.wrong(name, False, "true")
         result = Format("json", param="structured_outputs")
     else:
-        result = Format(_STRUCTURED[name], given.take(name), "structured_outputs")
+        result = Format(_STRUCTURED[name], given.take(name), "structured_outputs", name)
     given.done()
     return result
 
@@ -133,9 +141,12 @@ def read_tools(fields: Fields, nested: bool = True) -> ToolChoice:
     items = fields.items("tools") or []
     shown = [_tool(Fields(item, f"tools[{i}]"), nested) for i, item in enumerate(items)]
     tools = [
-        Tool(f["function"]["name"], f["function"]["parameters"], bool(f["function"].get("strict")))
-        for f in shown
-    ]
+        Tool(
+            f["function"]["name"], f["function"]["parameters"], bool(f["function"].get("strict")),
+            f"tools[{i}].{'function.' if nested else ''}parameters",
+        )
+        for i, f in enumerate(shown)
+    ]  # fmt: skip
     names = [tool.name for tool in tools]
     for i, name in enumerate(names):
         if name in names[:i]:
@@ -255,9 +266,18 @@ def constraint_of(
     elif grammar is None and thinking.open and format.kind in ("json", "schema"):
         grammar = f"start: BREAKS {_expression(format)}\nBREAKS: /\\n{{0,2}}/\n"
     after = thinking.end if thinking.open else ()
+    try:
+        library()
+    except ConstraintsUnavailable as e:
+        field = format.param if format.kind is not None else "tools"
+        raise bad(f"{field}: {e}", field, "unsupported_parameter") from None
     if grammar is not None:
-        return Constraint("lark", grammar, after)
-    return Constraint(str(format.kind), format.value, after)
+        schemas = [(tool.path, tool.schema) for tool in choice.tools if choice.active]
+        if format.kind == "schema":
+            schemas.append((format.called, format.value))
+        called = format.called if format.kind is not None else "tools"
+        return Constraint("lark", grammar, after, called, tuple(schemas))
+    return Constraint(str(format.kind), format.value, after, format.called)
 
 
 def _expression(format: Format) -> str:

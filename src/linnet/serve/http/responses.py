@@ -175,7 +175,7 @@ def _format(fields: Fields) -> tuple[Format, dict[str, Any]]:
         case None:
             raise given.missing("type", "text, json_object or json_schema")
         case "json_schema":
-            return Format("schema", read_schema(given, "schema"), "text.format"), written
+            return Format("schema", read_schema(given, "schema"), "text.format", "schema"), written
         case _:
             given.done()
             return Format("json" if kind == "json_object" else None, None, "text.format"), written

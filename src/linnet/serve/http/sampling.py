@@ -20,7 +20,7 @@ _MOST_STOPS = 16
 def read_sampling(fields: Fields, text: TextModel) -> Sampling:
     """The sampling asked for, over the model's own defaults. Raises ApiError or InputError."""
     given: dict[str, Any] = {
-        "temperature": fields.number("temperature", 0, 100),
+        "temperature": fields.number("temperature", 0, 2),
         "top_p": fields.number("top_p"),
         "min_p": fields.number("min_p"),
         "top_k": fields.whole("top_k", -1),

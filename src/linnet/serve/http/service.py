@@ -106,7 +106,7 @@ class Service:
 
     def decoder(self) -> tuple[Decoder, TextModel]:
         """The engine, and its text side. Raises ApiError while there is none."""
-        self._ready()
+        self.check_ready()
         if self.engine is None:
             raise bad(f"the model {self.name!r} is an encoder; it has /v1/embeddings only", "model")
         if self.engine.text is None:
@@ -114,14 +114,14 @@ class Service:
         return self.engine, self.engine.text
 
     def encoder(self) -> Embedder:
-        self._ready()
+        self.check_ready()
         if self.embedder is None:
             raise bad(f"the model {self.name!r} is a decoder; it has no embeddings", "model")
         return self.embedder
 
     def tokenizer_side(self) -> tuple[TextModel, int]:
         """Text and context of either kind of model."""
-        self._ready()
+        self.check_ready()
         if self.embedder is not None:
             return self.embedder.text, self.embedder.context
         engine, text = self.decoder()
@@ -135,11 +135,16 @@ class Service:
         except Error as e:
             raise api_error(e) from e
 
-    def _ready(self) -> None:
+    def check_loaded(self) -> None:
+        """Raises ApiError while the model loads."""
         if self.phase == "loading":
             raise ApiError(
                 503, "the model is loading", code="loading", headers={"Retry-After": "5"}
             )  # fmt: skip
+
+    def check_ready(self) -> None:
+        """Raises ApiError while requests cannot be served."""
+        self.check_loaded()
         if self.phase != "ready":
             raise ApiError(
                 503, f"the server is {self.phase}", code=self.phase, headers={"Retry-After": "5"}

@@ -69,10 +69,12 @@ async def detokenize(service: Service, http: HttpRequest) -> Response:
 
 
 def models(service: Service) -> Response:
+    service.check_loaded()
     return json_response({"object": "list", "data": [_model(service, n) for n in service.names]})
 
 
 def model(service: Service, name: str) -> Response:
+    service.check_loaded()
     if name not in service.names:
         raise ApiError(
             404, f"the model {shown(name)} is not served here", param="model",

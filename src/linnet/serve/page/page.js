@@ -301,7 +301,15 @@ async function reason(response) {
 }
 
 async function learn() {
-  const response = await fetch("v1/models", { headers: headers() });
+  let response = await fetch("v1/models", { headers: headers() });
+  while (response.status === 503) {
+    const health = await (await fetch("health")).json();
+    if (health.status !== "loading") break;
+    state(`The model is loading${health.doing ? `: ${health.doing}` : ""} …`);
+    await new Promise((done) => setTimeout(done, 1000));
+    response = await fetch("v1/models", { headers: headers() });
+    if (response.ok) state("");
+  }
   if (!response.ok) throw new Error(await reason(response));
   model = (await response.json()).data[0].id;
   $("model").textContent = model;
