@@ -115,12 +115,14 @@ def _stored(
     """What becomes of the tensors of a checkpoint, and a line that identifies it."""
     from linnet.weights.checkpoint import open_checkpoint
     from linnet.weights.folder import Output
+    from linnet.weights.importer_file import read_importer
     from linnet.weights.plan import plan
     from linnet.weights.quantize import quantize_tensor
 
     checkpoint = open_checkpoint(weights)
     names = target.bindings()
-    checkpoint.adapt(names.get(p.path, p.path) for p in listed)
+    rules = read_importer(target.card.weights.importer if target.card else None)
+    checkpoint.adapt((names.get(p.path, p.path) for p in listed), rules)
     planned = plan(listed, checkpoint, names, cast)
 
     def output(entry: Any) -> Output:

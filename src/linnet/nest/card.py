@@ -31,7 +31,7 @@ _TABLES: dict[str, dict[str, str]] = {
     "links": {"huggingface": "url!", "github": "url", "arxiv": "url", "homepage": "url"},
     "source": {"path": "path!", "root": "identifier", "entry": "identifier"},
     "weights": {
-        "repo": "repo", "revision": "text", "files": "paths", "bindings": "path",
+        "repo": "repo", "revision": "text", "files": "paths", "bindings": "path", "importer": "path",
         "package": "name", "package_file": "path",
     },
 }  # fmt: skip
@@ -44,12 +44,13 @@ _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 @dataclass(frozen=True, slots=True)
 class CardWeights:
     """Where the weights are: a Hugging Face repository at a revision, with the files to take;
-    or a file inside an installed Python distribution. `bindings` is absolute."""
+    or a file inside an installed Python distribution. `bindings` and `importer` are absolute."""
 
     repo: str | None = None
     revision: str | None = None
     files: tuple[str, ...] = ()
     bindings: Path | None = None
+    importer: Path | None = None
     package: str | None = None
     package_file: str | None = None
 
@@ -134,6 +135,9 @@ class _Reader:
                 files=tuple(weights.get("files", ())),
                 bindings=self.inside("weights", "bindings", weights["bindings"])
                 if "bindings" in weights
+                else None,
+                importer=self.inside("weights", "importer", weights["importer"])
+                if "importer" in weights
                 else None,
                 package=weights.get("package"),
                 package_file=weights.get("package_file"),

@@ -133,6 +133,7 @@ class _Source:
             return
         from linnet.weights.bindings import read_bindings
         from linnet.weights.checkpoint import open_checkpoint
+        from linnet.weights.importer_file import read_importer
         from linnet.weights.plan import plan
 
         if weights is None:
@@ -141,7 +142,8 @@ class _Source:
             bindings = card.weights.bindings
         names = read_bindings(bindings)
         self.checkpoint = open_checkpoint(weights)
-        self.checkpoint.adapt(names.get(p.path, p.path) for p in held)
+        rules = read_importer(card.weights.importer if card else None)
+        self.checkpoint.adapt((names.get(p.path, p.path) for p in held), rules)
         self.plan = plan(listed, self.checkpoint, names, cast)
         self.present = self.plan.present
 

@@ -13,8 +13,10 @@ from linnet.weights.dtypes import SIZES, bytes_of, convert
 from linnet.weights.fp8 import read_scaled, scale_of
 from linnet.weights.gguf import GgufFile
 from linnet.weights.gptq import Integers, integers, read_integers
-from linnet.weights.importers import Recipe, recipes
+from linnet.weights.importer_file import Rule
+from linnet.weights.importers import Recipe, declared, recipes
 from linnet.weights.json_text import JsonError, read_json
+from linnet.weights.moved import read_following, read_moved
 from linnet.weights.packed import BITS, Packed, read_packed
 from linnet.weights.safetensors import INDEX, SafetensorsFile
 from linnet.weights.tensor_info import TensorInfo
@@ -70,18 +72,28 @@ class Checkpoint:
         parts = [part for weight in self._integers.values() for part in weight.parts.values()]
         return found | {part.name: part for part in parts}
 
-    def adapt(self, wanted: Iterable[str]) -> None:
-        """Offer, under the names that are wanted, what this checkpoint has in another layout.
+    def adapt(self, wanted: Iterable[str], rules: Sequence[Rule] = ()) -> None:
+        """Offer, under the names that are wanted, what this checkpoint has in another layout; and
+        what the rules of an importer make of it.
 
-        The tensors that an importer uses are then no longer offered by themselves.
+        The tensors that an importer uses are then no longer offered by themselves. Raises
+        `WeightsError` where the rules do not fit. A GGUF file has names of its own, and no rules.
         """
         if self.is_gguf:
             return
-        for name, recipe in recipes(wanted, self.tensors).items():
+        wanted = list(wanted)
+        self._offer(declared(rules, wanted, self.tensors))
+        stored = {name: info for name, info in self.tensors.items() if name not in self._recipes}
+        missing = [name for name in wanted if name not in self.tensors]
+        self._offer(recipes(missing, stored))
+
+    def _offer(self, made: dict[str, Recipe]) -> None:
+        for recipe in made.values():
             for part in recipe.parts:
-                self._parts[part] = self.tensors.pop(part)
-            self._recipes[name] = recipe
-            self.tensors[name] = recipe.info
+                if part in self.tensors:
+                    self._parts[part] = self.tensors.pop(part)
+        self._recipes |= made
+        self.tensors |= {name: recipe.info for name, recipe in made.items()}
 
     @property
     def adapted(self) -> dict[str, tuple[str, ...]]:
@@ -103,15 +115,14 @@ class Checkpoint:
         recipe = self._recipes.get(name)
         if recipe is None:
             return self._read(self.tensors[name], name, dtype, out)
-        if len(recipe.parts) == 1:
+        if recipe.follows and len(recipe.parts) == 1:
             return self._read(self._parts[recipe.parts[0]], recipe.parts[0], dtype, out)
-        if out is None:
-            out = memoryview(bytearray(bytes_of(dtype or recipe.info.dtype, recipe.info.shape)))
-        size = len(out) // len(recipe.parts)
-        for index, part in enumerate(recipe.parts):
-            place = out[index * size : (index + 1) * size]
-            self._read(self._parts[part], part, dtype, place)
-        return out
+        infos = [self._parts[part] for part in recipe.parts]
+        make = read_following if recipe.follows else read_moved
+        return make(recipe, infos, self._read_part, dtype or recipe.info.dtype, out)
+
+    def _read_part(self, name: str, dtype: str | None, out: memoryview | None) -> memoryview:
+        return self._read(self._parts[name], name, dtype, out)
 
     def packed(self, name: str) -> Packed:
         """A tensor that the file holds packed, as it lies there: no copy where rows keep their

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from linnet.errors import WeightsError
-from linnet.weights.importers import recipes
+from linnet.weights.importer_file import Rule
+from linnet.weights.importers import Recipe, declared, recipes
 from linnet.weights.safetensors import FORMAT_DTYPES
 from linnet.weights.tensor_info import TensorInfo
 
@@ -41,9 +42,16 @@ class Headers:
                 tensors[name] = TensorInfo(name, own, tuple(shape), size, Path(file))
         return cls(tensors)
 
-    def adapt(self, wanted: Iterable[str]) -> None:
+    def adapt(self, wanted: Iterable[str], rules: Sequence[Rule] = ()) -> None:
         """As `Checkpoint.adapt`: offer what is there in another layout under the names wanted."""
-        for name, recipe in recipes(wanted, self.tensors).items():
+        wanted = list(wanted)
+        made = declared(rules, wanted, self.tensors)
+        self._offer(made)
+        stored = {name: info for name, info in self.tensors.items() if name not in made}
+        self._offer(recipes([name for name in wanted if name not in self.tensors], stored))
+
+    def _offer(self, made: dict[str, Recipe]) -> None:
+        for recipe in made.values():
             for part in recipe.parts:
-                del self.tensors[part]
-            self.tensors[name] = recipe.info
+                self.tensors.pop(part, None)
+        self.tensors |= {name: recipe.info for name, recipe in made.items()}

@@ -99,6 +99,8 @@ def check_tensors(card: Card, listed: list[Parameter], given: list[str]) -> Step
     from linnet.weights.bindings import read_bindings
     from linnet.weights.checkpoint import open_checkpoint
     from linnet.weights.header import Headers
+    from linnet.weights.importer_file import read_importer
+    from linnet.weights.importers import idle
     from linnet.weights.plan import plan
 
     step = Step("tensors")
@@ -116,6 +118,7 @@ def check_tensors(card: Card, listed: list[Parameter], given: list[str]) -> Step
                 for p in listed
                 if p.kind == "param" and not p.optional and p.path not in bindings
             ]
+        rules = read_importer(card.weights.importer)
         if not given:
             step.detail = "bindings only: no checkpoint here"
             step.skipped = not step.problems
@@ -125,7 +128,11 @@ def check_tensors(card: Card, listed: list[Parameter], given: list[str]) -> Step
             tensors = Headers.of(json.loads(Path(given[1]).read_text("utf-8")))
         else:
             tensors = open_checkpoint(given[0] if len(given) == 1 else given)
-        tensors.adapt(bindings.get(p.path, p.path) for p in listed if p.kind != "state")
+        if not getattr(tensors, "is_gguf", False):
+            without = idle(rules, tensors.tensors)
+            step.problems += [f"{rule.where}: no tensor matches" for rule in without]
+        wanted = (bindings.get(p.path, p.path) for p in listed if p.kind != "state")
+        tensors.adapt(wanted, rules)
         made = plan(listed, tensors, bindings)
         paths_loaded = sum(len(entry.paths) for entry in made.entries)
         step.detail = f"{paths_loaded} parameters from {len(made.entries)} tensors"
