@@ -46,7 +46,7 @@ class Choice:
 
     def may(self, paths: Collection[str]) -> bool:
         """Whether all of these parameters, tied to one tensor, may be packed."""
-        return all(_pattern(path) in self._may for path in paths)
+        return all(pattern(path) in self._may for path in paths)
 
     def format(self, paths: Collection[str], shape: tuple[int, ...], dtype: str) -> str | None:
         """The format to bring a dense tensor into; None leaves it as it is."""
@@ -54,7 +54,7 @@ class Choice:
             return None
         if len(shape) < 2 or not prod(shape) or group_of(shape[-1]) is None:
             return None
-        kept = {self._kept.get(_pattern(path), "dense") for path in paths}
+        kept = {self._kept.get(pattern(path), "dense") for path in paths}
         if "dense" in kept:
             return None
         return self._eight if "eight" in kept else self.quantize
@@ -66,5 +66,6 @@ class Choice:
         return kind in BITS or (kind in BLOCKS and self.quantize == "stored")
 
 
-def _pattern(path: str) -> str:
+def pattern(path: str) -> str:
+    """A parameter's path with `*` for positions in arrays, as `storage` writes it."""
     return re.sub(r"(?<=\.)\d+(?=\.)", "*", path)

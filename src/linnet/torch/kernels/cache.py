@@ -9,41 +9,49 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from linnet.torch.caches import opened
+
 
 def write_at(cache: Tensor, value: Tensor, at: int) -> Tensor:
     """`value` `[B, H, 1, D]` at position `at` of every row."""
-    cache.narrow(2, at, 1).copy_(value)
+    held, value = opened(cache, value)
+    held.narrow(2, at, 1).copy_(value)
     return cache
 
 
 def write_span(cache: Tensor, value: Tensor, at: int) -> Tensor:
     """`value` `[B, H, N, D]` from position `at` of every row."""
-    cache.narrow(2, at, value.shape[2]).copy_(value)
+    held, value = opened(cache, value)
+    held.narrow(2, at, value.shape[2]).copy_(value)
     return cache
 
 
 def write_rows(cache: Tensor, value: Tensor, at: Tensor) -> Tensor:
     """`value` `[B, H, 1, D]`, row `b` at `at[b]`."""
     rows = torch.arange(cache.shape[0], device=cache.device)
-    cache[rows, :, at] = value.select(2, 0)
+    held, value = opened(cache, value)
+    held[rows, :, at] = value.select(2, 0)
     return cache
 
 
 def write_slots(cache: Tensor, value: Tensor, slots: Tensor, at: int) -> Tensor:
     """`value` `[M, H, N, D]`, row `m` into row `slots[m]` from position `at`."""
-    cache.narrow(2, at, value.shape[2])[slots] = value
+    held, value = opened(cache, value)
+    held.narrow(2, at, value.shape[2])[slots] = value
     return cache
 
 
 def write_slot(cache: Tensor, value: Tensor, slot: int, at: int) -> Tensor:
     """`value` `[1, H, N, D]` into row `slot` from position `at`."""
-    cache.narrow(0, slot, 1).narrow(2, at, value.shape[2]).copy_(value)
+    held, value = opened(cache, value)
+    held.narrow(0, slot, 1).narrow(2, at, value.shape[2]).copy_(value)
     return cache
 
 
 def write_tokens(cache: Tensor, value: Tensor, rows: Tensor, positions: Tensor) -> Tensor:
     """`value` `[1, H, P, D]`, token `p` into row `rows[p]` at `positions[p]`."""
-    cache[rows, :, positions] = value[0].transpose(0, 1)
+    held, value = opened(cache, value)
+    held[rows, :, positions] = value[0].transpose(0, 1)
     return cache
 
 
