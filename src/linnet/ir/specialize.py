@@ -38,14 +38,18 @@ def specialize(
     root: str,
     generics: GenericInput,
     present: frozenset[str] | None = None,
+    free: Mapping[str, str] | None = None,
 ) -> Bound:
     """Bind the generics of the block `root` (a block id, or "" for the stand-alone entries).
 
-    `present` are the paths of the optional params and subs that exist (None: none does).
+    `present` are the paths of the optional params and subs that exist (None: none does). `free`
+    gives dimensions of the root that stay symbolic in types and bodies, each with its symbol;
+    `where` clauses are checked at their value all the same.
     Raises BindError for a missing, unknown or unfit generic, for a `where` clause of the root
     that the values violate, and for a dimension that comes out negative.
     """
     bindings = bind_root(program, root, generics)
+    bindings.update({name: Dim.name(symbol) for name, symbol in (free or {}).items()})
     maker = _Maker(program)
     if root:
         arguments = tuple(bindings[g.name] for g in program.blocks[root].generics)

@@ -84,7 +84,7 @@ class NativeModule:
         self.table = Table(bound)
         self.leaves: list[Leaf] = list(self.table.leaves())
         self.threads = threads or thread_count()
-        self.weights = (CWeight * max(1, self.table.size))()
+        self.weights = self.new_weights()
         self.slots = {leaf.path: leaf.slot for leaf in self.leaves}
         self.choices: dict[str, list[Choice]] = {}
         self.refused: dict[str, str] = {}  # entries that this backend does not compile, and why
@@ -142,6 +142,10 @@ class NativeModule:
 
     # --- Memory ------------------------------------------------------------------
 
+    def new_weights(self) -> Any:
+        """A table of addresses, none given yet: the code runs on any such table."""
+        return (CWeight * max(1, self.table.size))()
+
     def bind(
         self,
         path: str,
@@ -150,9 +154,12 @@ class NativeModule:
         scale: int = 0,
         zero: int = 0,
         group: int = 0,
+        table: Any = None,
     ) -> None:
-        """Give the address of a parameter, buffer or state; the caller keeps the memory alive."""
-        self.weights[self.slots[path]] = CWeight(data, scale, zero, KINDS[kind], group)
+        """Give the address of a parameter, buffer or state; the caller keeps the memory alive.
+        `table` is another one of `new_weights` than the module's own."""
+        place = CWeight(data, scale, zero, KINDS[kind], group)
+        (self.weights if table is None else table)[self.slots[path]] = place
 
     def room(self, size: int) -> int:
         if self.arena is None or self.arena_size < size:
@@ -185,7 +192,7 @@ def _anonymous(size: int) -> Any:
 class NativeEntry:
     """One entry. Call it with addresses (or Python scalars), dimensions, result addresses."""
 
-    KEEP = 8
+    KEEP = 64
 
     def __init__(self, module: NativeModule, instance: Instance, function: Function):
         self.module, self.instance, self.function = module, instance, function
@@ -212,7 +219,11 @@ class NativeEntry:
         return made
 
     def __call__(
-        self, inputs: Sequence[int | float], dims: dict[str, int], outputs: Sequence[int]
+        self,
+        inputs: Sequence[int | float],
+        dims: dict[str, int],
+        outputs: Sequence[int],
+        table: Any = None,
     ) -> None:
         """`inputs`: an address for a tensor, the value for a scalar, in the entry's order."""
         from linnet.ir.types import ScalarType
@@ -231,7 +242,8 @@ class NativeEntry:
         module = self.module
         with module.lock:
             call = CCall(
-                ctypes.addressof(addresses), ctypes.addressof(to), ctypes.addressof(module.weights),
+                ctypes.addressof(addresses), ctypes.addressof(to),
+                ctypes.addressof(module.weights if table is None else table),
                 module.room(plan.size), ctypes.addressof(plan.offsets),
                 ctypes.addressof(plan.dims), 0,
             )  # fmt: skip

@@ -67,7 +67,7 @@ class Rows:
     def _bind(self, size: int) -> _Binding:
         found = self._steps.get(size)
         if found is None:
-            found = self._steps[size] = _Binding(self._model.rebind({BATCH: size}))
+            found = self._steps[size] = _Binding(self._model.rebind({BATCH: size}, free=(BATCH,)))
             if size < self.count:
                 found.use({path: tensor[:size] for path, tensor in self.states.items()})
         return found
@@ -102,7 +102,7 @@ class Lanes:
 
     def __init__(self, model: Any, layout: Layout, count: int):
         self.layout = layout
-        self._binding = _Binding(model.rebind({BATCH: 1}))
+        self._binding = _Binding(model.rebind({BATCH: 1}, free=(BATCH,)))
         self._binding.model.allocate()
         first = self._binding.model.held_state()
         self.states: list[dict[str, Tensor]] = [first]

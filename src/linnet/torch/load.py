@@ -18,6 +18,7 @@ from linnet.torch import dtypes
 from linnet.torch.module import NUMERICS, Model, Rebound
 from linnet.torch.packed import PackedTensor
 from linnet.torch.random import RandomWeights
+from linnet.torch.shared import SharedCode
 from linnet.weights.choice import FORMATS, Choice
 from linnet.weights.quantize import quantize_tensor, quantize_values
 
@@ -224,11 +225,14 @@ def _weights_of(path: Path, card: Card | None) -> Any:
     return get_weights(card)
 
 
-def rebind_model(model: Model, generics: Mapping[str, int | str | Sequence[int]]) -> Model:
+def rebind_model(
+    model: Model, generics: Mapping[str, int | str | Sequence[int]], free: Sequence[str] = ()
+) -> Model:
     """The same weights under other generics, such as another `Batch` or `MaxSeq`.
 
     Parameters and buffers are shared, not copied; states are the new model's own. Code compiled
-    for the same generics before is used again. Raises BindError where the generics do not fit
+    for the same generics before is used again, and for any values of the dimensions `free`
+    (see `Model.rebind`). Raises BindError where the generics do not fit
     the program or change a parameter's shape or dtype.
     """
     values: dict[str, Any] = {**model.generics, **generics}
@@ -258,6 +262,11 @@ def rebind_model(model: Model, generics: Mapping[str, int | str | Sequence[int]]
     else:
         made.compiler = known.compiler
     made.rebound = model.rebound
+    made.open_code = model.open_code
+    if free:
+        closed = tuple((name, "" if name in free else value) for name, value in key)
+        shared = model.open_code.setdefault(closed, SharedCode(tuple(free)))
+        made.native.shared = shared
     made.present = model.present
     made.tensor_names = dict(model.tensor_names)
     made.unused_tensors = model.unused_tensors

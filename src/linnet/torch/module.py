@@ -27,6 +27,7 @@ from linnet.torch.compile import Compiled, Compiler
 from linnet.torch.evaluate import Evaluator
 from linnet.torch.native import Native
 from linnet.torch.ranges import Ranges, analyze
+from linnet.torch.shared import SharedCode
 
 if TYPE_CHECKING:
     from linnet.ir.bound import Bound, Instance
@@ -233,6 +234,7 @@ class Model:
         self.unused_tensors: tuple[str, ...] = ()
         self.present: frozenset[str] = frozenset()
         self.rebound: dict[tuple[tuple[str, str], ...], Rebound] = {}
+        self.open_code: dict[tuple[tuple[str, str], ...], SharedCode] = {}
 
     def __repr__(self) -> str:
         return f"<linnet model {self.name}: {', '.join(self.entries)}>"
@@ -354,11 +356,17 @@ class Model:
         self.allocate()
         return {path: getattr(block, name) for path, (block, name, _) in self._states.items()}
 
-    def rebind(self, generics: Mapping[str, int | str | Sequence[int]]) -> Model:
-        """This model's weights, shared, under other generics: another `Batch` or `MaxSeq`."""
+    def rebind(
+        self, generics: Mapping[str, int | str | Sequence[int]], free: Sequence[str] = ()
+    ) -> Model:
+        """This model's weights, shared, under other generics: another `Batch` or `MaxSeq`.
+
+        Native code for it is shared by all models rebound with the same dimensions `free`,
+        whatever their values are, where the program can be compiled so.
+        """
         from linnet.torch.load import rebind_model
 
-        return rebind_model(self, generics)
+        return rebind_model(self, generics, free)
 
     def reset_state(self) -> None:
         """Every state zero again."""

@@ -20,7 +20,9 @@ from linnet.torch.ranges import Ranges, analyze
 
 if TYPE_CHECKING:
     from linnet.native.module import NativeEntry, NativeModule
+    from linnet.torch.compile import Compiler
     from linnet.torch.module import Model
+    from linnet.torch.shared import SharedCode
 
 BACKENDS = ("native", "torch")
 # What torch holds in a wider dtype; native code reads elements of the type's own width.
@@ -48,6 +50,10 @@ class Native:
         self.module: NativeModule | None = None
         self.ranges: dict[str, Ranges] = {}
         self.refused: dict[str, str] = {}
+        # Code for every value of some generics, by which; None: this model has code of its own.
+        self.shared: SharedCode | None = None
+        self._table: Any = None
+        self._fixed: dict[str, int] = {}
         self._ready = False
         self._params: dict[str, int] = {}
         self._dense: dict[str, tuple[Any, Tensor]] = {}  # packed ones that had to be opened
@@ -88,22 +94,12 @@ class Native:
 
         self._ready = True
         model = self.model
+        if self.shared is not None and self.shared.compile(self):
+            return
         bound, _ = model.compiler.optimized(True)
-        covered: dict[str, frozenset[int]] = {}
-        entries = []
-        for name, instance_id in bound.entries.items():
-            ranges = analyze(bound, instance_id)
-            if ranges.open and bound.functions[instance_id].writes:
-                self.refused[name] = "an index is checked half-way, after states were written"
-                continue
-            if ranges.divides:
-                self.refused[name] = "an integer division may be by zero, which is an error there"
-                continue
-            self.ranges[name] = ranges
-            covered[name] = ranges.unchecked
-            entries.append(name)
+        covered = self.examine(model.compiler)
         try:
-            module = NativeModule(bound, entries, covered)
+            module = NativeModule(bound, list(covered), covered)
         except BackendError as error:
             if self.backend == "native":
                 raise
@@ -115,6 +111,28 @@ class Native:
             raise BackendError(f"the native backend cannot run this model: {self.refused}")
         self.module = module
 
+    def examine(self, compiler: Compiler) -> dict[str, frozenset[int]]:
+        """The entries to compile, each with the indices that its checks keep in range."""
+        bound, _ = compiler.optimized(True)
+        covered: dict[str, frozenset[int]] = {}
+        for name, instance_id in bound.entries.items():
+            ranges = analyze(bound, instance_id)
+            if ranges.open and bound.functions[instance_id].writes:
+                self.refused[name] = "an index is checked half-way, after states were written"
+                continue
+            if ranges.divides:
+                self.refused[name] = "an integer division may be by zero, which is an error there"
+                continue
+            self.ranges[name] = ranges
+            covered[name] = ranges.unchecked
+        return covered
+
+    def adopt(self, module: NativeModule, ranges: dict[str, Ranges], fixed: dict[str, int]) -> None:
+        """Run on code that others run on too, with a table of this model's own. `fixed` are the
+        values here of the dimensions that the code leaves open."""
+        self.module, self.ranges, self._fixed = module, ranges, fixed
+        self._table = module.new_weights()
+
     def run(self, entry: NativeEntry, values: list[Any], dims: dict[str, int]) -> Any:
         """Call a compiled entry; None where memory does not lie as it needs."""
         module = self.module
@@ -122,6 +140,7 @@ class Native:
         if not self._bind(module):
             return None
         ranges = self.ranges[entry.instance.source.name]
+        dims = {**dims, **self._fixed}
         if any(extent.evaluate(dims) == 0 for extent in ranges.extents):
             return None  # native code reads an element even where it refuses the index
         inputs: list[Any] = []
@@ -140,7 +159,7 @@ class Native:
             extents = [d.evaluate(dims) for d in getattr(result, "shape", ())]
             results.append(torch.empty(extents, dtype=dtypes.STORAGE[result.dtype]))  # type: ignore[attr-defined]
         try:
-            entry(inputs, dims, [t.data_ptr() for t in results])
+            entry(inputs, dims, [t.data_ptr() for t in results], self._table)
         except InputError:  # nothing was written: the torch backend says which index and where
             return None
         return _folded(entry.instance.result, iter(results))
@@ -162,21 +181,21 @@ class Native:
                     dense = self._dense.get(path)
                     if dense is None or dense[0] is not held:
                         dense = self._dense[path] = (held, held.dense())
-                        module.bind(path, dense[1].data_ptr())
+                        module.bind(path, dense[1].data_ptr(), table=self._table)
                         known[path] = 0
                     continue
                 if packed is not None:
                     kind, data, scale, zero, group = packed
                     if known.get(path) != data.data_ptr():
                         at = [t.data_ptr() if t is not None else 0 for t in (scale, zero)]
-                        module.bind(path, data.data_ptr(), kind, at[0], at[1], group)
+                        module.bind(path, data.data_ptr(), kind, at[0], at[1], group, self._table)
                         known[path] = data.data_ptr()
                     continue
                 address = held.data_ptr() if held is not None else 0
                 if known.get(path) != address:
                     if held is not None and not held.is_contiguous():
                         return False
-                    module.bind(path, address)
+                    module.bind(path, address, table=self._table)
                     known[path] = address
         return True
 
