@@ -143,7 +143,8 @@ def make(
 
 FORMATS = [
     ("int8", 32), ("int8", 128), ("int8", 512), ("int4", 32), ("int4", 64), ("int4", 128),
-    ("int4 zero", 64), ("q4_0", 32), ("q4_1", 32), ("q8_0", 32), ("q4_k", 256), ("q6_k", 256),
+    ("int4 zero", 64), ("int4 zero", 128), ("q4_0", 32), ("q4_1", 32), ("q8_0", 32), ("q4_k", 256),
+    ("q6_k", 256),
 ]  # fmt: skip
 LEVELS = [
     name for name, (needs, _) in compiler.LEVELS.items() if set(needs) <= compiler.cpu_features()
@@ -151,13 +152,23 @@ LEVELS = [
 OUT, IN = 37, 512
 
 
-@pytest.fixture(scope="module")
-def optimized(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    file: Path = tmp_path_factory.mktemp("packed") / "packed.linnet"
-    file.write_text(PROGRAM.replace("OUT", str(OUT)).replace("IN", str(IN)))
+def compiled(folder: Path, width: int) -> Any:
+    file = folder / "packed.linnet"
+    file.write_text(PROGRAM.replace("OUT", str(OUT)).replace("IN", str(width)))
     program = check_path(file)
     root = next(b for b in program.blocks if b.endswith("::Packed"))
     return optimize(specialize(program, root, {}, None), "fast")
+
+
+@pytest.fixture(scope="module")
+def optimized(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return compiled(tmp_path_factory.mktemp("packed"), IN)
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Rows whose last block of 256 elements is not whole."""
+    return compiled(tmp_path_factory.mktemp("uneven"), IN + 64)
 
 
 def address(array: np.ndarray | None) -> int:
@@ -169,13 +180,19 @@ def address(array: np.ndarray | None) -> int:
 def test_packed_linear(
     kind: str, group: int, level: str, optimized: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    check_linear(kind, group, level, optimized, monkeypatch, IN)
+
+
+def check_linear(
+    kind: str, group: int, level: str, optimized: Any, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
     monkeypatch.setenv("LINNET_NATIVE_LEVEL", level)
     module = NativeModule(optimized, None, None, 2)
     random = np.random.default_rng(group)
-    made = make(kind, OUT, IN, group, random)
+    made = make(kind, OUT, width, group, random)
     module.bind("weight", address(made["data"]), kind.split()[0], address(made.get("scale")),
                 address(made.get("zero")), group)  # fmt: skip
-    x = random.normal(size=(33, IN)).astype(np.float32)
+    x = random.normal(size=(33, width)).astype(np.float32)
     y = np.zeros((33, OUT), np.float32)
     module.entries["apply"]([address(x)], {"N": 33}, [address(y)])
     expected = x @ made["values"].astype(np.float32).T
@@ -187,6 +204,18 @@ def test_packed_linear(
         part = np.ascontiguousarray(x[5 : 5 + n])
         module.entries["apply"]([address(part)], {"N": n}, [address(alone)])
         assert np.array_equal(alone, y[5 : 5 + n])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("kind", "group"),
+    [("int8", 32), ("int8", 64), ("int4", 32), ("int4", 64), ("int4 zero", 32), ("int4 zero", 64),
+     ("q4_0", 32), ("q4_1", 32), ("q8_0", 32)],
+)  # fmt: skip
+def test_packed_tail(
+    kind: str, group: int, level: str, uneven: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_linear(kind, group, level, uneven, monkeypatch, IN + 64)
 
 
 @pytest.mark.parametrize("level", [LEVELS[0], "plain"])

@@ -1,8 +1,7 @@
 #include "packed.h"
 #include "dot.h"
 
-#if defined(__AVX512VNNI__) && !defined(LINNET_NO_BF16)
-#define HAVE_VNNI 1
+#ifdef HAVE_VNNI
 #define SPREAD(v) _mm512_permutexvar_ps(spread, _mm512_castps128_ps512(_mm_loadu_ps(v)))
 #define SPREAD_INDEX _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0)
 #endif
@@ -195,9 +194,14 @@ static inline __attribute__((always_inline)) float offsets(const float *a, const
     v16 acc = {0};
     long i = 0;
     for (; i + 16 <= n; i += 16) acc += *(const v16 *)(a + i) * *(const v16 *)(b + i);
+#ifdef HAVE_VNNI
+    const __mmask16 m = (__mmask16)((1 << (n - i)) - 1);
+    acc = (v16)_mm512_fmadd_ps(_mm512_maskz_loadu_ps(m, a + i), _mm512_maskz_loadu_ps(m, b + i), (__m512)acc);
+#else
     float rest[16] = {0};
     for (long j = 0; i + j < n; j++) rest[j] = a[i + j] * b[i + j];
     acc += *(v16 *)rest;
+#endif
     return lanes_sum(acc);
 }
 
@@ -332,113 +336,4 @@ void packed_dot(int rows, int outs, const packed_row *x, const unpacked *w, int 
             packed_tile(1, 1, x + r, w + o, centre, in, part);
             y[r * TILE_OUTS + o] = part[0];
         }
-}
-
-#ifdef HAVE_VNNI
-// 64 bytes of a weight row at element i, as `unpack` would give them.
-static inline __attribute__((always_inline)) __m512i bytes_at(const int kind, const int g, const uint8_t *p, long i) {
-    const __m512i low = _mm512_set1_epi8(15);
-    if (kind == INT8) return _mm512_xor_si512(_mm512_loadu_si512(p + i), _mm512_set1_epi8((char)0x80));
-    if (kind == Q8_0) {
-        const uint8_t *b = p + i / 32 * 34 + 2;
-        __m512i v = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const void *)b)),
-                                       _mm256_loadu_si256((const void *)(b + 34)), 1);
-        return _mm512_xor_si512(v, _mm512_set1_epi8((char)0x80));
-    }
-    if (kind == INT4 && g == 128) {
-        __m512i v = _mm512_loadu_si512(p + i / 128 * 64);
-        return _mm512_and_si512(i % 128 ? _mm512_srli_epi16(v, 4) : v, low);
-    }
-    __m256i b;
-    if (kind == INT4) b = _mm256_loadu_si256((const void *)(p + i / 2));
-    else {
-        const uint8_t *q = p + i / 32 * 18 + 2;
-        const long size = 18;
-        b = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)q)),
-                                    _mm_loadu_si128((const void *)(q + size)), 1);
-    }
-    __m512i v = _mm512_inserti64x4(_mm512_castsi256_si512(b), _mm256_srli_epi16(b, 4), 1);
-    if (kind != INT4 || g == 32) v = _mm512_shuffle_i64x2(v, v, 0xD8);
-    return _mm512_and_si512(v, low);
-}
-
-// A loop of its own for each centred format, with the sums in the order of `packed_tile`.
-static inline __attribute__((always_inline)) void one(
-    const int kind, const int g, const int outs, const packed_row *x, const weight *w, long row, long in, float *y) {
-    const __m512i spread = SPREAD_INDEX;
-    const int centre = kind == INT8 || kind == Q8_0 ? 7 : 3;
-    const long block = kind == Q4_0 ? 18 : 34;
-    const long size = kind == INT4 ? in / 2 : kind == INT8 ? in : in / 32 * block;
-    const long groups = kind == INT4 ? in / g : kind == INT8 ? in / w->group : 0;
-    const uint8_t *p[TILE_OUTS];
-    const float *scale[TILE_OUTS];
-    __m512 acc[TILE_OUTS];
-#pragma GCC unroll 8
-    for (int o = 0; o < outs; o++) {
-        p[o] = (const uint8_t *)w->data + (row + o) * size;
-        scale[o] = groups ? (const float *)w->scale + (row + o) * groups : NULL;
-        acc[o] = _mm512_setzero_ps();
-    }
-#define ONE_CHUNK(at)                                                                                      \
-    {                                                                                                      \
-        __m512i xv = _mm512_loadu_si512(x->q + (at));                                                      \
-        __m512i start = _mm512_slli_epi32(_mm512_loadu_si512(x->four + (at) / 4), centre);                 \
-        __m512 xs = SPREAD(x->scale + (at) / 16);                                                          \
-        _Pragma("GCC unroll 8") for (int o = 0; o < outs; o++) {                                           \
-            __m512i d = _mm512_dpbusd_epi32(start, bytes_at(kind, g, p[o], at), xv);                       \
-            acc[o] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d), _mm512_mul_ps(ws[o], xs), acc[o]);             \
-        }                                                                                                  \
-    }
-    if (g == 128) { // as wide_tile
-        for (long i = 0; i < in; i += 128) {
-            __m512i start = _mm512_slli_epi32(_mm512_loadu_si512(x->pair + i / 8), centre);
-            __m512i x0 = _mm512_loadu_si512(x->q + i), x1 = _mm512_loadu_si512(x->q + i + 64);
-            float xs = x->scale[i / 16];
-#pragma GCC unroll 8
-            for (int o = 0; o < outs; o++) {
-                __m512i d = _mm512_dpbusd_epi32(start, bytes_at(kind, g, p[o], i), x0);
-                d = _mm512_dpbusd_epi32(d, bytes_at(kind, g, p[o], i + 64), x1);
-                acc[o] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d), _mm512_set1_ps(scale[o][i / 128] * xs), acc[o]);
-            }
-        }
-    } else {
-        const long step = kind == INT8 ? w->group : g;
-        for (long i = 0; i < in; i += 64) {
-            __m512 ws[TILE_OUTS];
-#pragma GCC unroll 8
-            for (int o = 0; o < outs; o++) {
-                float s0, s1;
-                if (groups) s0 = scale[o][i / step], s1 = step >= 64 ? s0 : scale[o][(i + 32) / step];
-                else s0 = half_at(p[o] + i / 32 * block), s1 = half_at(p[o] + i / 32 * block + block);
-                ws[o] = _mm512_mask_blend_ps(0xff00, _mm512_set1_ps(s0), _mm512_set1_ps(s1));
-            }
-            ONE_CHUNK(i)
-        }
-    }
-    *(v4 *)y = lanes_sum4((v16)acc[0], (v16)acc[1], (v16)acc[2], (v16)acc[3]);
-}
-#endif
-
-int packed_dot_one(int outs, const packed_row *x, const weight *w, long row, long in, float *y) {
-#ifdef HAVE_VNNI
-    if (outs != TILE_OUTS || in % 64) return 0;
-    switch (w->kind) {
-    case INT8:
-        if (w->group % 64 && w->group != 32) return 0;
-        if (wide_of(w, in)) one(INT8, 128, TILE_OUTS, x, w, row, in, y);
-        else one(INT8, 0, TILE_OUTS, x, w, row, in, y);
-        return 1;
-    case INT4:
-        if (w->zero) return 0;
-        if (wide_of(w, in)) one(INT4, 128, TILE_OUTS, x, w, row, in, y);
-        else if (w->group == 64) one(INT4, 64, TILE_OUTS, x, w, row, in, y);
-        else if (w->group == 32) one(INT4, 32, TILE_OUTS, x, w, row, in, y);
-        else return 0;
-        return 1;
-    case Q4_0: one(Q4_0, 32, TILE_OUTS, x, w, row, in, y); return 1;
-    case Q8_0: one(Q8_0, 32, TILE_OUTS, x, w, row, in, y); return 1;
-    }
-#endif
-    (void)outs, (void)x, (void)w, (void)row, (void)in, (void)y;
-    return 0;
 }

@@ -8,6 +8,10 @@
 #pragma once
 #include "runtime.h"
 
+#if defined(__AVX512VNNI__) && defined(__AVX512BW__) && !defined(LINNET_NO_BF16)
+#define HAVE_VNNI 1
+#endif
+
 #define PACKED_ROWS 4
 
 typedef struct packed_row {
