@@ -27,6 +27,14 @@ LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0,
     "high_freq_factor": 4.0, "original_max_position_embeddings": 16,
 }  # fmt: skip
+YARN = {
+    "rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "beta_fast": 4.0, "beta_slow": 0.5,
+    "original_max_position_embeddings": 16,
+}  # fmt: skip
+MIXTURE = {
+    "num_local_experts": 6, "num_experts": 6, "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
+}  # fmt: skip
 
 
 def rope(theta: float) -> dict[str, Any]:
@@ -66,6 +74,40 @@ DECODERS: dict[str, tuple[str, str, dict[str, Any], str]] = {
         {**SHARED, "rope_parameters": rope(1e6), "num_local_experts": 6, "num_experts": 6,
          "num_experts_per_tok": 2, "moe_intermediate_size": 24, "norm_topk_prob": True},
         "qwen3-0.6b",
+    ),
+    "qwen-3-moe-not-normed": (
+        "Qwen3MoeForCausalLM", "Qwen3MoeConfig",
+        {**SHARED, "rope_parameters": rope(1e6), **MIXTURE, "norm_topk_prob": False},
+        "qwen3-0.6b",
+    ),
+    "qwen-2-moe": (
+        "Qwen2MoeForCausalLM", "Qwen2MoeConfig",
+        {**SHARED, "rope_parameters": rope(1e6), **MIXTURE, "norm_topk_prob": False,
+         "shared_expert_intermediate_size": 28, "qkv_bias": True}, "smollm2-135m-instruct",
+    ),
+    "mixtral": (
+        "MixtralForCausalLM", "MixtralConfig",
+        {**SHARED, "rope_parameters": rope(1e6), "num_local_experts": 4,
+         "num_experts_per_tok": 2, "sliding_window": None}, "smollm2-135m-instruct",
+    ),
+    "llama-yarn": (
+        "LlamaForCausalLM", "LlamaConfig",
+        {**SHARED, "head_dim": 16, "rope_parameters": YARN}, "smollm2-135m-instruct",
+    ),
+    "qwen-3-yarn-mscale": (
+        "Qwen3ForCausalLM", "Qwen3Config",
+        {**SHARED, "head_dim": 16, "rope_parameters": {
+            **YARN, "mscale": 0.7, "mscale_all_dim": 1.2, "truncate": False}}, "qwen3-0.6b",
+    ),
+    "llama-linear": (
+        "LlamaForCausalLM", "LlamaConfig",
+        {**SHARED, "rope_parameters": {**rope(1e4), "rope_type": "linear", "factor": 3.0}},
+        "smollm2-135m-instruct",
+    ),
+    "llama-dynamic": (
+        "LlamaForCausalLM", "LlamaConfig",
+        {**SHARED, "rope_parameters": {**rope(1e4), "rope_type": "dynamic", "factor": 3.0}},
+        "smollm2-135m-instruct",
     ),
     "gpt-2": (
         "GPT2LMHeadModel", "GPT2Config",
@@ -116,11 +158,13 @@ def test_a_decoder_of_each_family(
     compare(folder, tmp_path, reference)
 
 
-@pytest.mark.parametrize("mixture", [True, False])
-def test_the_founding_architecture_dense_and_mixture(mixture: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mixture", "scaled"), [(True, {}), (False, {}), (False, YARN)])
+def test_the_founding_architecture_dense_and_mixture(
+    mixture: bool, scaled: dict[str, Any], tmp_path: Path
+) -> None:
     """Experts one by one and the text model's own prefix come in through importers."""
     values = {**qwen_config(QWEN_SIZES), "rms_norm_eps": 3e-6, "max_position_embeddings": 64}
-    values["rope_parameters"] = {**values["rope_parameters"], "rope_theta": 3e6}
+    values["rope_parameters"] = {**values["rope_parameters"], **scaled, "rope_theta": 3e6}
     if mixture:
         made = transformers.Qwen3_5MoeForCausalLM(transformers.Qwen3_5MoeTextConfig(**values))
     else:
@@ -166,6 +210,36 @@ def test_a_classifier_of_images(tmp_path: Path) -> None:
     assert share_of_scale(model.forward(images), want) < 1e-4
 
 
+@pytest.mark.parametrize("act", ["quick_gelu", "gelu"])
+def test_two_towers(act: str, tmp_path: Path) -> None:
+    """Towers of different depth and heads of different width."""
+    shared = {"hidden_act": act, "projection_dim": 20}
+    config = transformers.CLIPConfig(
+        text_config={
+            "vocab_size": 50, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "max_position_embeddings": 16, "eos_token_id": 49, **shared,
+        },
+        vision_config={
+            "hidden_size": 48, "intermediate_size": 44, "num_attention_heads": 3,
+            "num_hidden_layers": 3, "image_size": 24, "patch_size": 8, **shared,
+        },
+        projection_dim=20,
+    )  # fmt: skip
+    reference = save(transformers.CLIPModel(config), tmp_path / "from")
+    folder = make(tmp_path, "towers", "--license", "MIT", "--repo", "owner/model")
+    report = check_folder(folder, weights=[tmp_path / "from"], run=False)
+    assert report.ok, report.text()
+    model: Any = linnet.load(folder, weights=tmp_path / "from")
+    tokens = torch.randint(0, 48, (3, 11), generator=torch.Generator().manual_seed(3))
+    lengths = torch.tensor([5, 11, 3])
+    for row, length in enumerate(lengths.tolist()):
+        tokens[row, length - 1 :] = 49
+    images = torch.randn(2, 3, 24, 24)
+    with torch.no_grad():
+        want = reference(input_ids=tokens, pixel_values=images).logits_per_image
+    assert share_of_scale(model.forward(images, tokens, lengths), want) < 1e-4
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Callable[..., Path]:
     """A checkpoint whose config has these values, no matter whether they are its own."""
@@ -186,7 +260,14 @@ def small(tmp_path: Path) -> Callable[..., Path]:
     [
         ({"model_type": "mamba"}, "model_type = 'mamba': no package of the zoo"),
         ({"hidden_act": "gelu"}, "hidden_act = 'gelu': the package computes 'silu'"),
-        ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}}, "rope_type = 'yarn'"),
+        (
+            {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}},
+            "rope_type = 'longrope'",
+        ),
+        (
+            {"rope_parameters": {"rope_type": "yarn", "factor": "two"}},
+            "factor: expected a positive",
+        ),
         ({"hidden_size": "32"}, "hidden_size: expected a size, found '32'"),
         ({"rms_norm_eps": -1}, "rms_norm_eps: expected a positive number"),
         ({"intermediate_size": 44}, "expected [44, 32]"),

@@ -296,9 +296,9 @@ def test_clip(models: Path, tmp_path: Path) -> None:
         weights=tmp_path,
         bindings=_bindings(package, 2),
         generics={
-            "Vocab": 50, "Positions": 16, "TextHeads": 2, "TextInner": 40, "Side": 24,
-            "Patch": 8, "ImageHeads": 3, "ImageInner": 44, "D": 12, "Layers": 2, "Joint": 20,
-            "T": "f32",
+            "Vocab": 50, "Positions": 16, "TextHeads": 2, "TextD": 12, "TextInner": 40,
+            "TextLayers": 2, "Side": 24, "Patch": 8, "ImageHeads": 3, "ImageD": 12,
+            "ImageInner": 44, "ImageLayers": 2, "Joint": 20, "T": "f32",
         },
     )  # fmt: skip
     lengths = torch.tensor([5, 11, 3])

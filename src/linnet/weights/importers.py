@@ -208,14 +208,14 @@ def _results(
         raise _fail(rule, f"cast: `{first.name}` is {first.dtype}; only floats are cast")
     made: list[Recipe] = []
     for target, take in zip(rule.targets, _takes(rule, whole), strict=True):
-        shape = list(whole)
+        own = list(whole)
         if take is not None:
-            shape[take[0]] = take[2] - take[1]
+            own[take[0]] = take[2] - take[1]
         plain = first.dtype in SIZES
         dtype = rule.cast or (first.dtype if plain else "mixed")
-        nbytes = bytes_of(dtype, shape) if dtype in SIZES else sum(i.nbytes for i in infos)
+        nbytes = bytes_of(dtype, own) if dtype in SIZES else sum(i.nbytes for i in infos)
         importer = first.importer and rule.cast is None
-        info = TensorInfo(fill(target, stars), dtype, tuple(shape), nbytes, first.file, importer)
+        info = TensorInfo(fill(target, stars), dtype, tuple(own), nbytes, first.file, importer)
         join = rule.join or 0
         made.append(Recipe(parts, info, order, each, join, rule.stacks, take, rule.cast))
     return made

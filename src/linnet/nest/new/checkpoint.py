@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from linnet.errors import WeightsError
+from linnet.weights.importer_file import Rule
 from linnet.weights.json_text import JsonError, read_json
 from linnet.weights.tensor_info import TensorInfo
 
@@ -32,12 +33,12 @@ class Origin:
     license: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
-    def adapted(self, wanted: Iterable[str]) -> dict[str, TensorInfo]:
+    def adapted(self, wanted: Iterable[str], rules: Sequence[Rule] = ()) -> dict[str, TensorInfo]:
         """The tensors with those that an importer makes under the names wanted."""
         from linnet.weights.header import Headers
 
         headers = Headers(dict(self.tensors))
-        headers.adapt(wanted)
+        headers.adapt(wanted, rules)
         return headers.tensors
 
 

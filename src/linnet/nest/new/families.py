@@ -7,48 +7,17 @@ edits that bring its constants to the checkpoint's.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from linnet.nest.new.config import Config
-
-Generics = dict[str, int | str]
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """In `file` (a path in the new package) the text `old`, a regular expression, becomes `new`
-    wherever it stands; that it stands nowhere is a fault of ours."""
-
-    file: str
-    old: str
-    new: str
-
-
-@dataclass
-class Recipe:
-    """`base` is the zoo's package. `tied` are paths bound to another's tensor where the config
-    ties them, with their own tensor where it doesn't. `extra` are bindings of paths that the
-    base doesn't have, with `*` for a layer. `copies` are files of other packages."""
-
-    base: str
-    family: str
-    generics: Generics
-    edits: list[Edit] = field(default_factory=list)
-    tied: dict[str, str] = field(default_factory=dict)
-    extra: dict[str, str] = field(default_factory=dict)
-    copies: dict[str, str] = field(default_factory=dict)
-    prefixes: tuple[str, ...] = ("",)
-    tags: tuple[str, ...] = ("text-generation", "decoder-only")
-    check: Generics = field(default_factory=lambda: {"B": 1, "S": 8})
-
-
-HEAD = {"lm_head.weight": "lm_head.weight"}
+from linnet.nest.new.mixtures import mixtral_importer, mixture
+from linnet.nest.new.recipe import HEAD, Edit, Generics, Recipe, constant, epsilon, literal
+from linnet.nest.new.rotary import angles
 
 
 def llama(config: Config) -> Recipe:
     """Llama, Mistral and Qwen2: grouped attention, a SwiGLU, RMS norms, biases where there are."""
     config.must("hidden_act", "silu", default="silu")
-    generics = _decoder(config)
+    generics = decoder(config)
     rope = config.rope
     if rope["rope_type"] == "llama3":
         numbers = {
@@ -59,12 +28,11 @@ def llama(config: Config) -> Recipe:
             "HIGH": float(rope.get("high_freq_factor", 4.0)),
         }
         recipe = Recipe("llama-3.2-1b-instruct", "llama3", generics, tied=HEAD)
-        recipe.edits += [_constant("src/positions.linnet", n, v) for n, v in numbers.items()]
+        recipe.edits += [constant("src/positions.linnet", n, v) for n, v in numbers.items()]
         where = ["src/lib.linnet", "deps/llama/src/layer.linnet"]
     else:
-        _plain_rope(config)
         recipe = Recipe("smollm2-135m-instruct", "llama", generics, tied=HEAD)
-        recipe.edits.append(_constant("src/positions.linnet", "LOG_BASE", config.log_base(1e4)))
+        recipe.edits += angles(config, "src/positions.linnet", int(generics["HeadDim"]))
         where = ["src/lib.linnet", "src/layer.linnet"]
     recipe.family = str(config.get("model_type"))
     eps = config.number("rms_norm_eps", 1e-6)
@@ -74,18 +42,17 @@ def llama(config: Config) -> Recipe:
             module = "llama3" if home == "src" and recipe.base.startswith("llama-3") else "llama"
             recipe.copies[f"{home}/norm.linnet"] = "qwen3-0.6b/src/norm.linnet"
             recipe.edits.append(Edit(f"{home}/norm.linnet", r"module qwen3", f"module {module}"))
-            recipe.edits.append(_epsilon(f"{home}/norm.linnet", eps))
+            recipe.edits.append(epsilon(f"{home}/norm.linnet", eps))
     return recipe
 
 
 def qwen3(config: Config) -> Recipe:
     config.must("hidden_act", "silu", default="silu")
     config.must("attention_bias", False, default=False)
-    _plain_rope(config)
-    recipe = Recipe("qwen3-0.6b", "qwen3", _decoder(config), tied=HEAD)
+    recipe = Recipe("qwen3-0.6b", "qwen3", decoder(config), tied=HEAD)
     recipe.edits = [
-        _constant("src/positions.linnet", "LOG_BASE", config.log_base(1e4)),
-        _epsilon("src/norm.linnet", config.number("rms_norm_eps", 1e-6)),
+        *angles(config, "src/positions.linnet", int(recipe.generics["HeadDim"])),
+        epsilon("src/norm.linnet", config.number("rms_norm_eps", 1e-6)),
     ]
     return recipe
 
@@ -94,40 +61,23 @@ def qwen3_moe(config: Config) -> Recipe:
     """Qwen3's attention with the mixture of Qwen3.5, without its shared expert."""
     recipe = qwen3(config)
     recipe.family = "qwen3_moe"
-    config.must("norm_topk_prob", True, default=False)
-    config.must("decoder_sparse_step", 1, default=1)
-    config.must("mlp_only_layers", [], default=[])
-    recipe.generics["Inner"] = config.size("moe_intermediate_size")
-    recipe.generics["Experts"] = config.size("num_experts", "num_local_experts")
-    recipe.generics["TopK"] = config.size("num_experts_per_tok")
-    recipe.copies["src/experts.linnet"] = "qwen3.6-35b-a3b/src/experts.linnet"
-    experts, layer, lib = "src/experts.linnet", "src/layer.linnet", "src/lib.linnet"
-    recipe.edits += [
-        Edit(experts, r"module qwen3_5_moe", "module qwen3"),
-        Edit(experts, r"per token, and one more\n// that all tokens share\.", "per token."),
-        Edit(experts, r"\{silu, sigmoid\}", "{silu}"),
-        Edit(experts, r"use std\.nn\.mlp.*\n", ""),
-        Edit(experts, r"    SharedInner: Dim,\n", ""),
-        Edit(experts, r"    sub shared_expert.*\n", ""),
-        Edit(experts, r"        let common = .*\n", ""),
-        Edit(experts, r"chosen\(tokens\) \+ common", "chosen(tokens)"),
-        Edit(layer, r"then a SwiGLU", "then a mixture of experts"),
-        Edit(layer, r"use std\.nn\.mlp::\{SwiGlu\}\n", ""),
-        Edit(layer, r"(use crate\.attention.*\n)", r"\1use crate.experts::{Mixture}\n"),
-        Edit(layer, r"SwiGlu<H, Inner, T>", "Mixture<H, TopK, Experts, Inner, T>"),
-        Edit(layer, r"    Inner: Dim,\n", "    Inner: Dim,\n    TopK: Dim,\n    Experts: Dim,\n"),
-        Edit(lib, r"    Inner: Dim,\n", "    Inner: Dim,\n    TopK: Dim,\n    Experts: Dim,\n"),
-        Edit(lib, r"Layer<H, Inner,", "Layer<H, Inner, TopK, Experts,"),
-    ]
-    recipe.extra = {
-        f"layers.*.mlp.{ours}": f"model.layers.*.mlp.{theirs}"
-        for ours, theirs in (
-            ("gate.weight", "gate.weight"),
-            ("gate_up_proj", "experts.gate_up_proj"),
-            ("down_proj", "experts.down_proj"),
-        )
-    }
-    recipe.tags += ("mixture-of-experts",)
+    mixture(recipe, config, module="qwen3", normed=config.flag("norm_topk_prob"))
+    return recipe
+
+
+def qwen2_moe(config: Config) -> Recipe:
+    """Qwen2's attention with the mixture of Qwen3.5."""
+    recipe = llama(config)
+    normed = config.flag("norm_topk_prob")
+    mixture(recipe, config, module="llama", shared=True, normed=normed)
+    return recipe
+
+
+def mixtral(config: Config) -> Recipe:
+    """Mistral's attention with a mixture, whose experts lie one by one as w1, w2 and w3."""
+    recipe = llama(config)
+    mixture(recipe, config, module="llama", normed=True)
+    recipe.importer = mixtral_importer()
     return recipe
 
 
@@ -153,7 +103,6 @@ def qwen3_5(config: Config) -> Recipe:
             f"partial_rotary_factor = {rope['partial_rotary_factor']!r}: the package turns the "
             "first quarter of a head"
         )
-    _plain_rope(config)
     key, value = config.size("linear_num_key_heads"), config.size("linear_num_value_heads")
     key_dim, value_dim = config.size("linear_key_head_dim"), config.size("linear_value_head_dim")
     generics: Generics = {
@@ -183,13 +132,13 @@ def qwen3_5(config: Config) -> Recipe:
         "qwen3.6-35b-a3b" if mixture else "qwen3.8-27b",
         "qwen3_5_moe" if mixture else "qwen3_5",
         generics,
-        tied={"lm_head.weight": "lm_head.weight"},
+        tied=HEAD,
     )
     common = "deps/qwen3_5/src/"
     eps = config.number("rms_norm_eps", 1e-6)
     recipe.edits = [
-        _constant(f"{common}positions.linnet", "LOG_BASE", config.log_base(1e4)),
-        _constant(f"{common}norms.linnet", "EPSILON", eps),
+        *angles(config, f"{common}positions.linnet", int(generics["HeadDim"]) // 4),
+        constant(f"{common}norms.linnet", "EPSILON", eps),
     ]
     recipe.tags += ("linear-attention", "gated-deltanet", "hybrid")
     if mixture:
@@ -214,8 +163,7 @@ def gpt2(config: Config) -> Recipe:
         "Batch": 1,
         "MaxSeq": positions,
     }
-    tied = {"lm_head.weight": "lm_head.weight"}
-    return Recipe("gpt2", "gpt2", generics, tied=tied, prefixes=("", "transformer."))
+    return Recipe("gpt2", "gpt2", generics, tied=HEAD, prefixes=("", "transformer."))
 
 
 def bert(config: Config) -> Recipe:
@@ -236,7 +184,7 @@ def bert(config: Config) -> Recipe:
     base = "all-minilm-l6-v2" if mean else "bge-base-en-v1.5"
     file = "deps/bert/src/encoder.linnet" if mean else "src/encoder.linnet"
     recipe = Recipe(base, "bert", generics, prefixes=("", "bert."))
-    eps = _float(config.number("layer_norm_eps", 1e-12))
+    eps = literal(config.number("layer_norm_eps", 1e-12))
     recipe.edits.append(Edit(file, r"some\(bias\), 1e-12", f"some(bias), {eps}"))
     recipe.tags = ("sentence-embedding", "encoder", "bert")
     return recipe
@@ -259,9 +207,49 @@ def vit(config: Config) -> Recipe:
         "Layers": config.size("num_hidden_layers"),
     }
     recipe = Recipe("vit-base-patch16-224", "vit", generics, check={"B": 1})
-    eps = _float(config.number("layer_norm_eps", 1e-12))
+    eps = literal(config.number("layer_norm_eps", 1e-12))
     recipe.edits.append(Edit("src/layer.linnet", r"some\(bias\), 1e-12", f"some(bias), {eps}"))
     recipe.tags = ("image-classification", "vision", "encoder")
+    return recipe
+
+
+def clip(config: Config) -> Recipe:
+    """Two towers, each with sizes of its own."""
+    text, image = config.within("text_config"), config.within("vision_config")
+    act = config.within("text_config").get("hidden_act", "quick_gelu")
+    for tower in (text, image):
+        tower.must("layer_norm_eps", 1e-5, default=1e-5)
+        tower.must("hidden_act", act, default="quick_gelu")
+    if act not in ("quick_gelu", "gelu"):
+        text.must("hidden_act", "quick_gelu", "gelu")
+    image.must("num_channels", 3, default=3)
+    generics: Generics = {
+        "Vocab": text.size("vocab_size", default=49408),
+        "Positions": text.size("max_position_embeddings", default=77),
+    }
+    # The defaults are those of the library's config, which files leave out.
+    for name, tower, width, inner, heads in (
+        ("Text", text, 512, 2048, 8),
+        ("Image", image, 768, 3072, 12),
+    ):
+        width = tower.size("hidden_size", default=width)
+        heads = tower.size("num_attention_heads", default=heads)
+        generics[f"{name}Heads"] = heads
+        generics[f"{name}D"] = _whole(tower, "hidden_size", width, heads)
+        generics[f"{name}Inner"] = tower.size("intermediate_size", default=inner)
+        generics[f"{name}Layers"] = tower.size("num_hidden_layers", default=12)
+    generics["Side"] = image.size("image_size", default=224)
+    generics["Patch"] = image.size("patch_size", default=32)
+    generics["Joint"] = config.size("projection_dim", default=512)
+    recipe = Recipe("clip-vit-base-patch32", "clip", generics, check={"I": 1, "B": 1, "S": 8})
+    if act == "gelu":
+        recipe.edits = [
+            Edit("src/layer.linnet", r"use std\.nn\.activations::\{sigmoid\}",
+                 "use std.nn.activations::{gelu_erf}"),
+            Edit("src/layer.linnet", r"quick_gelu\(fc1", "gelu_erf(fc1"),
+            Edit("src/layer.linnet", r"\n// GELU by a logistic(.*\n)+", ""),
+        ]  # fmt: skip
+    recipe.tags = ("image-text", "vision", "encoder", "zero-shot-classification")
     return recipe
 
 
@@ -270,6 +258,8 @@ FAMILIES: dict[str, Callable[[Config], Recipe]] = {
     "llama": llama,
     "mistral": llama,
     "qwen2": llama,
+    "qwen2_moe": qwen2_moe,
+    "mixtral": mixtral,
     "qwen3": qwen3,
     "qwen3_moe": qwen3_moe,
     "qwen3_5": qwen3_5,
@@ -279,10 +269,11 @@ FAMILIES: dict[str, Callable[[Config], Recipe]] = {
     "gpt2": gpt2,
     "bert": bert,
     "vit": vit,
+    "clip": clip,
 }
 
 
-def _decoder(config: Config) -> Generics:
+def decoder(config: Config) -> Generics:
     width, heads = config.size("hidden_size"), config.size("num_attention_heads")
     longest = config.size("max_position_embeddings", default=2048)
     window = config.get("sliding_window")
@@ -305,27 +296,7 @@ def _decoder(config: Config) -> Generics:
     }
 
 
-def _plain_rope(config: Config) -> None:
-    kind = config.rope["rope_type"]
-    if kind not in ("default", "mrope"):
-        config.missing.append(f"rope_type = {kind!r}: the package has the plain rotary angles")
-
-
 def _whole(config: Config, key: str, width: int, heads: int) -> int:
     if width % heads:
         config.missing.append(f"{key} = {width}: not a multiple of {heads} heads")
     return max(1, width // heads)
-
-
-def _float(value: float) -> str:
-    """As a literal of the language."""
-    text = repr(value)
-    return text.replace("e-0", "e-").replace("e+", "e")
-
-
-def _constant(file: str, name: str, value: float) -> Edit:
-    return Edit(file, rf"(const {name}: f\d\d = )\S+", rf"\g<1>{_float(value)}")
-
-
-def _epsilon(file: str, value: float) -> Edit:
-    return Edit(file, r"eps = 1e-6", f"eps = {_float(value)}")

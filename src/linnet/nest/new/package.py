@@ -17,11 +17,13 @@ from linnet.nest.card import FILE, read_card
 from linnet.nest.new.bindings import extend
 from linnet.nest.new.checkpoint import Origin, bindings_text, read_origin
 from linnet.nest.new.config import Config
-from linnet.nest.new.families import FAMILIES, Recipe
+from linnet.nest.new.families import FAMILIES
+from linnet.nest.new.recipe import Recipe
 from linnet.nest.new.source import copy_source, set_header
-from linnet.nest.new.text import ROOT, card_text, readme_text
+from linnet.nest.new.text import IMPORTER, ROOT, card_text, readme_text
 from linnet.nest.zoo import models_root, shipped_roots
 from linnet.weights.bindings import read_bindings
+from linnet.weights.importer_file import Rule, read_importer
 from linnet.weights.plan import Plan, plan
 
 
@@ -102,7 +104,8 @@ def _write(
     program = check_path(folder)
     listed = manifest(program, root_block(program, ROOT), recipe.generics)
     bindings = bind(base, recipe, config, origin, listed)
-    tensors = origin.adapted(bindings.values())
+    rules = _importer(folder, recipe)
+    tensors = origin.adapted(bindings.values(), rules)
     made_plan = plan(listed, _Tensors(tensors), bindings, strict=True)
     (folder / "bindings.json").write_text(bindings_text(bindings), encoding="utf-8")
     count = sum(_count(entry.shape) for entry in made_plan.entries)
@@ -119,6 +122,15 @@ def _write(
     read_card(folder)  # what we write is what we read
     imported = len(set(bindings.values()) - origin.tensors.keys())
     return Made(folder, recipe.base, made_plan, imported, notes)
+
+
+def _importer(folder: Path, recipe: Recipe) -> tuple[Rule, ...]:
+    """Write the family's importer beside the card, and read it."""
+    if not recipe.importer:
+        return ()
+    path = folder / IMPORTER
+    path.write_text(recipe.importer, encoding="utf-8")
+    return read_importer(path)
 
 
 @dataclass

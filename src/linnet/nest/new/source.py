@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from linnet.errors import PackageError
-from linnet.nest.new.families import Recipe
+from linnet.nest.new.recipe import Recipe
 from linnet.package.manifest import MANIFEST, read_manifest
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 
 from linnet.nest.new.checkpoint import Origin
-from linnet.nest.new.families import Recipe
+from linnet.nest.new.recipe import Recipe
 
 ROOT = "Model"  # what the zoo's packages call their root block
+IMPORTER = "importer.toml"
 
 
 def card_text(name: str, recipe: Recipe, origin: Origin, license: str | None, count: int) -> str:
     address = f"https://huggingface.co/{origin.repo}" if origin.repo else "https://huggingface.co"
     layers = recipe.generics.get("Layers") or 4 * int(recipe.generics.get("Groups", 0))
+    layers = layers or recipe.generics.get("TextLayers", 0)
     lines = [
         "[model]",
         f"name = {quoted(name)}",
@@ -46,6 +48,7 @@ def card_text(name: str, recipe: Recipe, origin: Origin, license: str | None, co
         *(f"  {quoted(file)}," for file in origin.files),
         "]",
         'bindings = "bindings.json"',
+        *([f"importer = {quoted(IMPORTER)}"] if recipe.importer else []),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
