@@ -42,6 +42,7 @@ ROOMS: dict[str, set[str]] = {
     },
     "native": {"errors", "dims", "ir"},
     "torch": {"source", "errors", "dims", "package", "ir", "check", "weights", "nest", "native"},
+    "bench": {"errors", "ir", "weights", "native", "torch"},
     "serve": {"source", "errors", "ir", "check", "weights", "text", "nest", "torch"},
 }
 # Declarations of data classes, which any room may use.
@@ -50,9 +51,11 @@ EVERYWHERE = {"record"}
 EDGES = {"", "__main__", "cli", "lsp"}
 # Packages that cost a noticeable part of a second to import, and the rooms that may.
 HEAVY = {
-    "torch": {"torch", "serve"},
-    "transformers": {"torch"},  # the reference of `linnet parity`
-    "llama_cpp": set(),
+    # In `bench` by the peers' scripts alone, which run in processes of their own.
+    "torch": {"torch", "serve", "bench"},
+    "transformers": {"torch", "bench"},  # the reference of `linnet parity`
+    "llama_cpp": {"bench"},
+    "vllm": {"bench"},
     "numpy": {"torch", "serve", "weights", "text"},
     "gguf": {"weights", "text"},
     "tokenizers": {"text"},

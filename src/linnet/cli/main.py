@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "inspect": "a model's parameters, syntax, IR, diagram, generated code and kernels",
     "memory": "what a model holds in memory at sizes of your choice",
     "quantize": "a checkpoint in 4 or 8 bits, as a folder that loads as it lies",
+    "bench": "a model's speed and memory, beside the machine's limits and other engines",
     "generate": "continue a text, or answer it with --chat",
     "chat": "talk to a model in the terminal",
     "serve": "OpenAI's API for a model, and a chat page",

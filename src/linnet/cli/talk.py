@@ -80,7 +80,7 @@ def load_model(args: argparse.Namespace) -> Loaded:
     # Wrong settings are said before anything large is read.
     settings = settings_of(args, None)
     target = open_target(args)
-    weights, random = _weights(args, target)
+    weights, random = chosen_weights(args, target)
     text = _text(args, target, weights)
     settings = settings_of(args, text)
     generics, context, recurrent = _generics(args, target, None if random else weights)
@@ -118,7 +118,7 @@ def settings_of(args: argparse.Namespace, text: TextModel | None) -> Settings:
     )
 
 
-def _weights(args: argparse.Namespace, target: Target) -> tuple[Any, bool]:
+def chosen_weights(args: argparse.Namespace, target: Target) -> tuple[Any, bool]:
     """The weights to load, or None, and whether they are to be random."""
     from linnet.nest.fetch import get_weights
 

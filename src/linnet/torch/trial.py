@@ -110,6 +110,30 @@ def _try(entry: Any, check: Mapping[str, int | str]) -> str:
     own = {
         name: int(check.get(name, DEFAULT_SIZE)) for name in entry.signature.dims
     }  # a dtype is no size
+    values, named = made_up(entry, own)
+    result = entry(*values, **named)
+    parts = result if isinstance(result, tuple) else (result,)
+    broken = [
+        part
+        for part in parts
+        if isinstance(part, torch.Tensor) and part.is_floating_point() and not part.isfinite().all()
+    ]
+    at = ", ".join(f"{n}={v}" for n, v in own.items())
+    shapes = ", ".join(
+        f"{list(part.shape)} {str(part.dtype).removeprefix('torch.')}"
+        if isinstance(part, torch.Tensor)
+        else type(part).__name__
+        for part in parts
+    )
+    remark = "; not all finite on random weights" if broken else ""
+    return f"{shapes}{f' at {at}' if at else ''}{remark}"
+
+
+def made_up(entry: Any, own: Mapping[str, int]) -> tuple[list[Any], dict[str, int]]:
+    """Arguments for an entry of a loaded model, inside the ranges that it states, where `own` are
+    its own sizes; and those sizes that no argument's shape shows, to be given by name."""
+    import torch
+
     ranges = entry.ranges()
     lows: dict[str, int] = {}
     highs: dict[str, int] = {}
@@ -129,22 +153,7 @@ def _try(entry: Any, check: Mapping[str, int | str]) -> str:
         _make(type, own, limits[name], name in ranges.distinct, generator)
         for name, type in zip(entry.signature.names, entry.signature.types, strict=True)
     ]
-    result = entry(*values, **_unbound(entry, own))
-    parts = result if isinstance(result, tuple) else (result,)
-    broken = [
-        part
-        for part in parts
-        if isinstance(part, torch.Tensor) and part.is_floating_point() and not part.isfinite().all()
-    ]
-    at = ", ".join(f"{n}={v}" for n, v in own.items())
-    shapes = ", ".join(
-        f"{list(part.shape)} {str(part.dtype).removeprefix('torch.')}"
-        if isinstance(part, torch.Tensor)
-        else type(part).__name__
-        for part in parts
-    )
-    remark = "; not all finite on random weights" if broken else ""
-    return f"{shapes}{f' at {at}' if at else ''}{remark}"
+    return values, _unbound(entry, own)
 
 
 def _unbound(entry: Any, own: Mapping[str, int]) -> dict[str, int]:
