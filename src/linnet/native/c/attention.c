@@ -1,22 +1,9 @@
 // Attention over `[B, heads, positions, D]` by blocks of keys, with the softmax kept up on the way
 // (Milakov and Gimelshein 2018, arXiv 1805.02867). Blocks begin at multiples of KEYS, whatever the
 // queries are, so a query's result is the same alone and in any prompt. Scores and sums are f32.
+#include "attention.h"
 #include "dot.h"
-#include "kernels.h"
-
-#define KEYS 64
-#define ROWS 24 // query rows of one piece of work
-
-static inline float get(const void *x, int type, long at) {
-    if (type == T_BF16) return from_bf16(((const bf16 *)x)[at]);
-    if (type == T_F32) return ((const float *)x)[at];
-    return (float)((const f16 *)x)[at];
-}
-static inline void put(void *y, int type, long at, float value) {
-    if (type == T_BF16) ((bf16 *)y)[at] = to_bf16(value);
-    else if (type == T_F32) ((float *)y)[at] = value;
-    else ((f16 *)y)[at] = (f16)value;
-}
+#include "values.h"
 
 // acc[r] += p[r][0 … n[r]) v, one row after another of v, `rows` rows at once.
 static inline __attribute__((always_inline)) void weigh(
@@ -44,126 +31,162 @@ static inline __attribute__((always_inline)) void weigh(
             for (int j = 0; j < n[r]; j++) acc[r][d] = FMA(p[r][j], v[j * dim + d], acc[r][d]);
 }
 
+static size_t attend_bytes(const attention *a) {
+    return ROWS * ((a->dim * 3 + KEYS + 16) * sizeof(float) + 128) + 2 * KEYS * a->dim * sizeof(float) + 4096;
+}
+
+// One piece in f32, for any type.
+static void attend(const attention *a, const piece *w, char *memory) {
+    const int type = a->type, n = w->n;
+    const long dim = a->dim, bytes = type == T_F32 ? 4 : 2;
+    const size_t row = (dim * 3 + KEYS + 16) * sizeof(float);
+    float *values = (float *)memory, *keys = values + KEYS * dim;
+    char *room = (char *)(keys + KEYS * dim);
+    float *acc[ROWS], *p[ROWS], *qf[ROWS], peak[ROWS], sum[ROWS];
+    for (int r = 0; r < n; r++) {
+        acc[r] = (float *)(room + r * row);
+        p[r] = acc[r] + dim;
+        qf[r] = p[r] + KEYS + 8;
+        peak[r] = -INFINITY;
+        sum[r] = 0;
+        memset(acc[r], 0, dim * sizeof(float));
+        if (type == T_F16)
+            for (long d = 0; d < dim; d++) qf[r][d] = get(w->q[r], type, d);
+    }
+    for (long s0 = 0; s0 < w->longest; s0 += KEYS) {
+        const long sn = LEAST(KEYS, w->longest - s0), ks = a->ks[2], vs = a->vs[2];
+        const char *kp = (const char *)a->k + (w->batch * a->ks[0] + w->head * a->ks[1] + s0 * ks) * bytes;
+        const char *vp = (const char *)a->v + (w->batch * a->vs[0] + w->head * a->vs[1] + s0 * vs) * bytes;
+        for (long s = 0; s < sn; s++)
+            for (long d = 0; d < dim; d++) values[s * dim + d] = get(vp, type, s * vs + d);
+        if (type == T_F16)
+            for (long s = 0; s < sn; s++)
+                for (long d = 0; d < dim; d++) keys[s * dim + d] = get(kp, type, s * ks + d);
+        for (int r = 0; r < n; r += TILE_ROWS) {
+            int count = LEAST(TILE_ROWS, n - r);
+            for (long s = 0; s < sn; s += TILE_OUTS) {
+                int outs = (int)LEAST(TILE_OUTS, sn - s);
+                float part[TILE_ROWS * TILE_OUTS];
+                if (type == T_BF16)
+                    dot_bf16(count, outs, (const bf16 *const *)w->q + r, (const bf16 *)kp + s * ks, ks, dim, part);
+                else if (type == T_F32)
+                    dot_f32(count, outs, (const float *const *)w->q + r, (const float *)kp + s * ks, ks, dim, part);
+                else
+                    dot_f32(count, outs, (const float *const *)qf + r, keys + s * dim, dim, dim, part);
+                for (int i = 0; i < count; i++)
+                    for (int j = 0; j < outs; j++) p[r + i][s + j] = part[i * TILE_OUTS + j];
+            }
+        }
+        int used[ROWS];
+        for (int r = 0; r < n; r++) {
+            long m = LEAST(sn, w->limit[r] - s0);
+            used[r] = m < 0 ? 0 : (int)m;
+            if (used[r] == 0) continue;
+            const uint8_t *allowed = w->allowed[r];
+            float top = peak[r];
+            for (int s = 0; s < used[r]; s++) {
+                float value = w->none[r] ? 0.0f : p[r][s] * a->scale;
+                if (allowed && !allowed[s0 + s]) value = -1e30f;
+                p[r][s] = value;
+                top = MOST(top, value);
+            }
+            float fade = peak[r] == -INFINITY ? 0.0f : m_exp(peak[r] - top);
+            for (int s = used[r]; s < KEYS; s++) p[r][s] = -INFINITY;
+            for (int s = 0; s < KEYS; s++) p[r][s] = m_exp(p[r][s] - top);
+            for (int s = used[r]; s < KEYS; s++) p[r][s] = 0;
+            float lane[16];
+            for (int l = 0; l < 16; l++) lane[l] = ((p[r][l] + p[r][l + 16]) + p[r][l + 32]) + p[r][l + 48];
+            sum[r] = sum[r] * fade + lanes_sum(*(v16 *)lane);
+            if (fade != 1.0f)
+                for (long d = 0; d < dim; d++) acc[r][d] *= fade;
+            peak[r] = top;
+        }
+        for (int r = 0; r < n; r += 4) {
+            switch (LEAST(4, n - r)) {
+            case 1: weigh(1, acc + r, p + r, values, dim, used + r); break;
+            case 2: weigh(2, acc + r, p + r, values, dim, used + r); break;
+            case 3: weigh(3, acc + r, p + r, values, dim, used + r); break;
+            default: weigh(4, acc + r, p + r, values, dim, used + r);
+            }
+        }
+    }
+    for (int r = 0; r < n; r++) {
+        float by = sum[r] > 0 ? 1.0f / sum[r] : 0.0f;
+        for (long d = 0; d < dim; d++) put(w->y[r], type, d, acc[r][d] * by);
+    }
+}
+
+// How a call is cut: `per` queries and up to ROWS heads of a group in each piece.
+typedef struct cut {
+    long share, per, pieces, groups, total;
+} cut;
+
+static long start_of(const attention *a, long b) {
+    if (a->mask != 2) return a->at;
+    return (a->wide ? ((const int64_t *)a->starts)[b] : ((const int32_t *)a->starts)[b]) + a->at;
+}
+
+// Piece number `task`: the longest first.
+static void piece_of(const attention *a, const cut *by, long task, piece *w) {
+    const long bytes = a->type == T_F32 ? 4 : 2;
+    const long part = by->pieces - 1 - task % by->pieces, g = task / by->pieces;
+    const long group = g % by->groups, h = g / by->groups % a->kv, b = g / by->groups / a->kv;
+    const long q0 = part * by->per, qn = LEAST(by->per, a->queries - q0);
+    const long h0 = group * ROWS, hn = LEAST(ROWS, by->share - h0), start = start_of(a, b);
+    int n = 0;
+    w->batch = b, w->head = h, w->longest = 0;
+    for (long i = 0; i < qn; i++)
+        for (long j = 0; j < hn; j++, n++) {
+            long head = h * by->share + h0 + j;
+            w->q[n] = (const char *)a->q + (b * a->qs[0] + head * a->qs[1] + (q0 + i) * a->qs[2]) * bytes;
+            w->y[n] = (char *)a->y + (b * a->ys[0] + head * a->ys[1] + (q0 + i) * a->ys[2]) * bytes;
+            w->limit[n] = a->mask == 1 || a->mask == 2 ? LEAST(a->keys, start + q0 + i + 1) : a->keys;
+            w->allowed[n] = a->mask == 3 ? a->seen + b * a->seen_batch + (q0 + i) * a->keys : NULL;
+            w->none[n] = w->limit[n] <= 0;
+            if (a->mask == 3) {
+                long last = a->keys;
+                while (last > 0 && !w->allowed[n][last - 1]) last--;
+                w->none[n] = last == 0;
+                w->limit[n] = last;
+            }
+            if (w->none[n]) w->limit[n] = a->keys, w->allowed[n] = NULL;
+            w->longest = MOST(w->longest, w->limit[n]);
+        }
+    w->n = n;
+}
+
 void k_attention(ctx *c, int hazard, int type, const void *q, const long *qs, const void *k,
                  const long *ks, const void *v, const long *vs, void *y, const long *ys, long batch,
                  long heads, long kv, long queries, long keys, long dim, float scale, int mask,
-                 long at, const void *rows, int wide, const uint8_t *seen, long seen_batch) {
-    long share = heads / kv, bytes = type == T_F32 ? 4 : 2;
-    long per = MOST(1, ROWS / share);              // queries of one piece of work
-    long pieces = (queries + per - 1) / per, groups = (share + ROWS - 1) / ROWS;
+                 long at, const void *starts, int wide, const uint8_t *seen, long seen_batch) {
+    const attention a = {type, q, k, v, y, qs, ks, vs, ys, batch, heads, kv, queries, keys, dim, scale,
+                         mask, at, starts, wide, seen, seen_batch};
     if (batch * heads * queries * dim == 0) return;
+    cut by = {.share = heads / kv};
+    by.per = MOST(1, ROWS / by.share);
+    by.pieces = (queries + by.per - 1) / by.per;
+    by.groups = (by.share + ROWS - 1) / ROWS;
+    by.total = batch * kv * by.pieces * by.groups;
     long reach = mask == 1 ? LEAST(keys, at + queries) : keys;
     const int parallel = (double)batch * heads * queries * MOST(reach, 1) * dim > 60000.0;
     step_begin(c, hazard, parallel);
     if (!parallel && c->thread) return;
     atomic_long *next = parallel ? work_counter(c) : NULL;
-    size_t row = (dim * 3 + KEYS + 16) * sizeof(float);
-    char *own = scratch(c, ROWS * (row + 128) + 2 * KEYS * dim * sizeof(float) + 4096);
-    float *values = (float *)own, *keys_f = values + KEYS * dim;
-    char *room = (char *)(keys_f + KEYS * dim);
-    float *acc[ROWS], *p[ROWS], *qf[ROWS];
-    for (int r = 0; r < ROWS; r++) {
-        acc[r] = (float *)(room + r * row);
-        p[r] = acc[r] + dim;
-        qf[r] = p[r] + KEYS + 8;
-    }
-    long total = batch * kv * pieces * groups;
-    for (long task = next ? work_next(next) : 0; task < total; task = next ? work_next(next) : task + 1) {
-        long piece = pieces - 1 - task % pieces, g = task / pieces; // the longest first
-        long group = g % groups, h = g / groups % kv, b = g / groups / kv;
-        long q0 = piece * per, qn = LEAST(per, queries - q0);
-        long h0 = group * ROWS, hn = LEAST(ROWS, share - h0);
-        int n = 0;
-        long limit[ROWS], longest = 0;
-        int none[ROWS];
-        float peak[ROWS], sum[ROWS];
-        const void *qrow[ROWS];
-        void *to[ROWS];
-        const uint8_t *allowed[ROWS];
-        long start = mask == 2 ? (wide ? ((const int64_t *)rows)[b] : ((const int32_t *)rows)[b]) + at : at;
-        for (long i = 0; i < qn; i++)
-            for (long j = 0; j < hn; j++, n++) {
-                long head = h * share + h0 + j;
-                qrow[n] = (const char *)q + (b * qs[0] + head * qs[1] + (q0 + i) * qs[2]) * bytes;
-                to[n] = (char *)y + (b * ys[0] + head * ys[1] + (q0 + i) * ys[2]) * bytes;
-                limit[n] = mask == 1 || mask == 2 ? LEAST(keys, start + q0 + i + 1) : keys;
-                allowed[n] = mask == 3 ? seen + b * seen_batch + (q0 + i) * keys : NULL;
-                none[n] = limit[n] <= 0;
-                if (mask == 3) {
-                    int any = 0;
-                    long last = 0;
-                    for (long s = 0; s < keys; s++)
-                        if (allowed[n][s]) any = 1, last = s + 1;
-                    none[n] = !any;
-                    limit[n] = last;
-                }
-                if (none[n]) limit[n] = keys, allowed[n] = NULL; // every value alike
-                longest = MOST(longest, limit[n]);
-                peak[n] = -INFINITY;
-                sum[n] = 0;
-                memset(acc[n], 0, dim * sizeof(float));
-                if (type == T_F16)
-                    for (long d = 0; d < dim; d++) qf[n][d] = get(qrow[n], type, d);
-            }
-        for (long s0 = 0; s0 < longest; s0 += KEYS) {
-            long sn = LEAST(KEYS, longest - s0);
-            const char *kp = (const char *)k + (b * ks[0] + h * ks[1] + s0 * ks[2]) * bytes;
-            const char *vp = (const char *)v + (b * vs[0] + h * vs[1] + s0 * vs[2]) * bytes;
-            for (long s = 0; s < sn; s++)
-                for (long d = 0; d < dim; d++) values[s * dim + d] = get(vp, type, s * vs[2] + d);
-            if (type == T_F16)
-                for (long s = 0; s < sn; s++)
-                    for (long d = 0; d < dim; d++) keys_f[s * dim + d] = get(kp, type, s * ks[2] + d);
-            for (int r = 0; r < n; r += TILE_ROWS) {
-                int count = LEAST(TILE_ROWS, n - r);
-                for (long s = 0; s < sn; s += TILE_OUTS) {
-                    int outs = (int)LEAST(TILE_OUTS, sn - s);
-                    float part[TILE_ROWS * TILE_OUTS];
-                    if (type == T_BF16)
-                        dot_bf16(count, outs, (const bf16 *const *)qrow + r, (const bf16 *)kp + s * ks[2], ks[2], dim, part);
-                    else if (type == T_F32)
-                        dot_f32(count, outs, (const float *const *)qrow + r, (const float *)kp + s * ks[2], ks[2], dim, part);
-                    else
-                        dot_f32(count, outs, (const float *const *)qf + r, keys_f + s * dim, dim, dim, part);
-                    for (int i = 0; i < count; i++)
-                        for (int j = 0; j < outs; j++) p[r + i][s + j] = part[i * TILE_OUTS + j];
-                }
-            }
-            int used[ROWS];
-            for (int r = 0; r < n; r++) {
-                long m = LEAST(sn, limit[r] - s0);
-                used[r] = m < 0 ? 0 : (int)m;
-                if (used[r] == 0) continue;
-                float top = peak[r];
-                for (int s = 0; s < used[r]; s++) {
-                    float value = none[r] ? 0.0f : p[r][s] * scale;
-                    if (allowed[r] && !allowed[r][s0 + s]) value = -1e30f;
-                    p[r][s] = value;
-                    top = MOST(top, value);
-                }
-                float fade = peak[r] == -INFINITY ? 0.0f : m_exp(peak[r] - top);
-                for (int s = used[r]; s < KEYS; s++) p[r][s] = -INFINITY;
-                for (int s = 0; s < KEYS; s++) p[r][s] = m_exp(p[r][s] - top);
-                for (int s = used[r]; s < KEYS; s++) p[r][s] = 0;
-                float lane[16];
-                for (int l = 0; l < 16; l++) lane[l] = ((p[r][l] + p[r][l + 16]) + p[r][l + 32]) + p[r][l + 48];
-                sum[r] = sum[r] * fade + lanes_sum(*(v16 *)lane);
-                if (fade != 1.0f)
-                    for (long d = 0; d < dim; d++) acc[r][d] *= fade;
-                peak[r] = top;
-            }
-            for (int r = 0; r < n; r += 4) {
-                switch (LEAST(4, n - r)) {
-                case 1: weigh(1, acc + r, p + r, values, dim, used + r); break;
-                case 2: weigh(2, acc + r, p + r, values, dim, used + r); break;
-                case 3: weigh(3, acc + r, p + r, values, dim, used + r); break;
-                default: weigh(4, acc + r, p + r, values, dim, used + r);
-                }
-            }
+    const int bf = attend_bf16_here(&a);
+    char *own = scratch(c, bf ? attend_bf16_bytes(&a) : attend_bytes(&a));
+    piece w[2];
+    long task = next ? work_next(next) : 0;
+    int now = 0;
+    if (task < by.total) piece_of(&a, &by, task, &w[now]);
+    while (task < by.total) {
+        task = next ? work_next(next) : task + 1;
+        long after[3] = {0};
+        if (task < by.total) {
+            piece_of(&a, &by, task, &w[!now]);
+            after[0] = w[!now].batch, after[1] = w[!now].head, after[2] = LEAST(KEYS, w[!now].longest);
         }
-        for (int r = 0; r < n; r++) {
-            float by = sum[r] > 0 ? 1.0f / sum[r] : 0.0f;
-            for (long d = 0; d < dim; d++) put(to[r], type, d, acc[r][d] * by);
-        }
+        if (bf) attend_bf16(&a, &w[now], task < by.total ? after : NULL, own);
+        else attend(&a, &w[now], own);
+        now = !now;
     }
 }
