@@ -136,6 +136,10 @@ void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, lon
                const int64_t *experts, long slots, long count, long in, long out, void *y, int ytype,
                char *shared) {
     if (slots == 0 || out == 0) return;
+    if (slots <= 8 * FEW_ROWS) {
+        few_experts(c, hazard, w, type, x, ldx, share, experts, slots, in, out, y, ytype);
+        return;
+    }
     long bytes = type == T_F32 ? 4 : 2;
     long xrows = slots / share;
     long out_blocks = (out + OUT_BLOCK - 1) / OUT_BLOCK;

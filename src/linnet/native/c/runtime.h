@@ -15,7 +15,8 @@ typedef uint16_t bf16;
 typedef _Float16 f16;
 
 // A parameter or state as it lies in memory. Kinds above 0 are packed weights.
-enum { DENSE = 0, INT8 = 1, INT4 = 2, Q4_0 = 3, Q4_1 = 4, Q8_0 = 5, Q4_K = 6, Q6_K = 7 };
+enum { DENSE = 0, INT8 = 1, INT4 = 2, Q4_0 = 3, Q4_1 = 4, Q8_0 = 5, Q4_K = 6, Q6_K = 7,
+       CACHE8 = 8 };
 typedef struct weight {
     void *data, *scale, *zero;
     int32_t kind, group;
@@ -23,12 +24,24 @@ typedef struct weight {
 
 enum { T_BF16 = 0, T_F32 = 1, T_F16 = 2 };
 
-#define COUNTERS 64
+#define COUNTERS 128
+typedef struct counter {
+    _Alignas(64) atomic_long next;
+} counter;
 struct team {
     int size;
     _Alignas(64) atomic_int arrived;
     _Alignas(64) atomic_int generation;
-    _Alignas(64) atomic_long next[COUNTERS];
+    counter work[COUNTERS];
+};
+
+// Rows of x as 8-bit integers, kept for the steps that read the same rows.
+struct held {
+    const void *x;
+    long ldx, n, in;
+    int type, wide;
+    char *memory;
+    size_t size;
 };
 
 // One thread's view of the team while an entry runs.
@@ -39,6 +52,7 @@ typedef struct ctx {
     int counter;  // work counters used since the last meeting
     char *scratch;
     size_t scratch_size;
+    struct held held; // until a boundary or a meeting
 } ctx;
 
 typedef struct call {
@@ -65,6 +79,7 @@ static inline void *scratch(ctx *c, size_t size) {
 // read. Serial steps follow one another on thread 0 without a meeting.
 static inline void step_begin(ctx *c, int hazard, int parallel) {
     int st = c->state;
+    if (hazard) c->held.x = NULL;
     if (c->threads > 1) {
         if ((hazard && ((parallel && st) || (st & 2))) || (parallel && (st & 4))) {
             team_meet(c);
@@ -76,18 +91,44 @@ static inline void step_begin(ctx *c, int hazard, int parallel) {
     c->state = st | (parallel ? 2 : 1);
 }
 
-// A counter from which the threads of one parallel step draw pieces of work.
-static inline atomic_long *work_counter(ctx *c) {
-    if (c->counter == COUNTERS) {
+// `n` counters, one after another, from which the threads of one parallel step draw pieces of work.
+static inline counter *work_counters(ctx *c, int n) {
+    if (c->counter + n > COUNTERS) {
         int state = c->state;
         team_meet(c);
         c->state = state & 3;
     }
-    return &c->team->next[c->counter++];
+    counter *at = &c->team->work[c->counter];
+    c->counter += n;
+    return at;
 }
+static inline atomic_long *work_counter(ctx *c) { return &work_counters(c, 1)->next; }
 
 static inline long work_next(atomic_long *counter) {
     return atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+// Pieces [0, total) in as many parts as threads (eight at most): a thread takes the pieces of its
+// part in order, then what is left of the others.
+#define PARTS 8
+typedef struct work {
+    counter *next;
+    long total;
+    int parts, part, left;
+} work;
+
+static inline work work_shares(ctx *c, long total) {
+    const int parts = c->threads < PARTS ? c->threads : PARTS;
+    return (work){work_counters(c, parts), total, parts, c->thread % parts, parts};
+}
+
+// The next piece, or -1.
+static inline long work_take(work *w) {
+    for (; w->left > 0; w->left--, w->part = w->part + 1 == w->parts ? 0 : w->part + 1) {
+        long at = w->total * w->part / w->parts + work_next(&w->next[w->part].next);
+        if (at < w->total * (w->part + 1) / w->parts) return at;
+    }
+    return -1;
 }
 
 // Operations below which meeting costs more than it saves.

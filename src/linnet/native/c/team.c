@@ -54,17 +54,18 @@ void team_meet(ctx *c) {
         if (atomic_fetch_add_explicit(&t->arrived, 1, memory_order_acq_rel) == t->size - 1) {
             atomic_store_explicit(&t->arrived, 0, memory_order_relaxed);
             for (int i = 0; i < c->counter; i++)
-                atomic_store_explicit(&t->next[i], 0, memory_order_relaxed);
+                atomic_store_explicit(&t->work[i].next, 0, memory_order_relaxed);
             atomic_store(&t->generation, g + 1);
             wake_all(&t->generation);
         } else {
             wait_while(&t->generation, g, SPINS);
         }
     } else {
-        for (int i = 0; i < c->counter; i++) t->next[i] = 0;
+        for (int i = 0; i < c->counter; i++) t->work[i].next = 0;
     }
     c->counter = 0;
     c->state = 0;
+    c->held.x = NULL;
 }
 
 struct start {
@@ -83,6 +84,7 @@ static void *worker(void *arg) {
         if (atomic_load(&p->quit)) return NULL;
         ctx *c = p->ctx[s.thread];
         c->state = c->counter = 0;
+        c->held.x = NULL;
         p->fn(c, p->args);
         atomic_fetch_add(&p->finished, 1);
         wake_all(&p->finished);
@@ -112,7 +114,7 @@ void *team_create(int threads) {
 void team_run(void *pool, entry_fn fn, call *args) {
     struct pool *p = pool;
     int n = p->team.size;
-    for (int i = 0; i < COUNTERS; i++) p->team.next[i] = 0;
+    for (int i = 0; i < COUNTERS; i++) p->team.work[i].next = 0;
     p->fn = fn;
     p->args = args;
     p->finished = 0;
@@ -121,6 +123,7 @@ void team_run(void *pool, entry_fn fn, call *args) {
         wake_all(&p->job);
     }
     p->ctx[0]->state = p->ctx[0]->counter = 0;
+    p->ctx[0]->held.x = NULL;
     fn(p->ctx[0], args);
     for (int done = atomic_load(&p->finished); done != n - 1; done = atomic_load(&p->finished))
         wait_while(&p->finished, done, SPINS);
@@ -135,6 +138,7 @@ void team_destroy(void *pool) {
     for (int i = 1; i < p->team.size; i++) pthread_join(p->handle[i], NULL);
     for (int i = 0; i < p->team.size; i++) {
         free(p->ctx[i]->scratch);
+        free(p->ctx[i]->held.memory);
         free(p->ctx[i]);
     }
     free(p);
