@@ -10,6 +10,7 @@ import torch
 
 from linnet.errors import InputError
 from linnet.native.compiler import why_not
+from linnet.torch.shared import call_at
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
@@ -34,8 +35,27 @@ def test_one_library_serves_every_batch(kind: str) -> None:
             for path, state in alone.state.items():
                 assert torch.equal(state, open_.state[path])
             assert alone.native.module is not open_.native.module
+            assert alone.native.refused == open_.native.refused
     assert len({id(m.native.module) for m in made}) == 1
-    assert made[0].native.module is not None and not made[0].native.refused
+    assert made[0].native.module is not None
+
+
+def test_fewer_rows_on_the_same_memory() -> None:
+    """A step of the first rows is that of a model with so many."""
+    model = serve_models.hybrid(64, backend="native")
+    draw = torch.Generator().manual_seed(3)
+    whole = model.rebind({"Batch": 4}, free=("Batch",))
+    whole.prefill(torch.randint(0, 256, (4, 5), generator=draw), pos=0)
+    some = model.rebind({"Batch": 2})
+    for path, state in some.state.items():
+        state.copy_(whole.state[path][:2])
+    kept = {path: state[2:].clone() for path, state in whole.state.items()}
+    steps = torch.randint(0, 256, (2, 1), generator=draw, dtype=torch.int32)
+    positions = torch.tensor([5, 3], dtype=torch.int32)
+    found = call_at(whole, "decode_rows", [steps, positions], {"Batch": 2})
+    assert torch.equal(found, some.decode_rows(steps, positions))
+    for path, state in whole.state.items():
+        assert torch.equal(state[:2], some.state[path]) and torch.equal(state[2:], kept[path])
 
 
 def test_a_size_that_the_code_needs_is_not_left_open() -> None:

@@ -158,7 +158,6 @@ def _loader(
             library()
         except ConstraintsUnavailable as error:
             progress(str(error))
-        progress("compiling and measuring")
         engine.start()
         return engine
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,8 @@ class Engine:
     its tokenizer, template and defaults; without it answers are token ids only. `rows` answers
     run at once; `lanes` prompts come in side by side; `max_waiting` requests wait.
     `snapshot_bytes` bounds what is kept of prompts; with `snapshot_folder` it is kept there
-    across restarts. `prompt_limit` is the longest prompt taken, at most the context.
+    across restarts. `prompt_limit` is the longest prompt taken, at most the context. `progress`
+    gets a line for each stage of starting.
 
     Raises BackendError for a model that cannot be served.
     """
@@ -98,11 +100,13 @@ class Engine:
         observer: Observer | None = None,
         name: str | None = None,
         pace: Pace | None = None,
+        progress: Callable[[str], None] = lambda line: None,
     ):
         for what, value in (("rows", rows), ("lanes", lanes), ("max_waiting", max_waiting)):
             if not isinstance(value, int) or value < 1:
                 raise InputError(f"{what} is {value!r}; expected an integer above 0")
         self.model, self.text = model, text
+        self._progress = progress
         self.name = name or model.name
         self.observer = observer or Observer()
         self.runner = Runner(model, rows, lanes, snapshot_bytes, max_waiting, pace or Pace())
@@ -277,7 +281,7 @@ class Engine:
     def _run(self) -> None:
         try:
             self.runner.observer = self.observer
-            self.runner.warm()
+            self.runner.warm(self._progress)
             if self.folder is not None:
                 from linnet.serve.store import read
 

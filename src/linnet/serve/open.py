@@ -79,7 +79,7 @@ def open_engine(
     engine = Engine(
         loaded, text, rows=count, lanes=LANES, snapshot_bytes=snapshot_bytes,
         snapshot_folder=snapshot_folder, max_waiting=max_waiting, prompt_limit=prompt_limit,
-        observer=observer, name=name,
+        observer=observer, name=name, progress=progress,
     )  # fmt: skip
     progress(str(engine.memory()))
     return engine

@@ -67,9 +67,17 @@ class Pace:
         return None if usual is None else usual * self._step_factor
 
     def _step(self, size: int) -> float | None:
-        """A step of more rows bounds one of fewer; beyond what is known, the largest."""
-        above = [seconds for known, seconds in self._steps.items() if known >= size]
-        return min(above) if above else self._steps.get(max(self._steps, default=0))
+        """Lines between what is known, and a step of more rows bounds one of fewer; beyond what
+        is known, the largest."""
+        above = [(seconds, known) for known, seconds in self._steps.items() if known >= size]
+        if not above:
+            return self._steps.get(max(self._steps, default=0))
+        most, upper = min(above)
+        lower = max((known for known in self._steps if known < size), default=None)
+        if lower is None:
+            return most
+        least = min(most, self._steps[lower])
+        return least + (most - least) * (size - lower) / (upper - lower)
 
     def chunk_seconds(self, tokens: int) -> float | None:
         """What a chunk would take now."""

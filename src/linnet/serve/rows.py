@@ -1,9 +1,10 @@
 """The model bound for steps and for prompts: one set of weights, and the live states.
 
-`Rows` holds `count` rows. A step computes the first few of them: the weights are bound at some
-sizes up to `count`, whose states are views of the same rows, so a step of two sequences does not
-cost one of sixteen. Rows of a step that serve nobody compute along, which moves their recurrent
-state; nothing is ever kept there.
+`Rows` holds `count` rows. A step computes the first few of them, as many as there are sequences
+where native code leaves its batch open. Elsewhere the weights are bound at some sizes up to
+`count`, whose states are views of the same rows, so a step of two sequences does not cost one of
+sixteen; rows of a step that serve nobody compute along, which moves their recurrent state, and
+nothing is ever kept there.
 
 `Lanes` are rows of their own for prompts that come in by chunks. A lane is not in any step, so a
 prompt may pause between two chunks for as long as it likes.
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from linnet.serve.layout import BATCH, Layout
+from linnet.torch.shared import call_at
 
 
 class _Binding:
@@ -64,6 +66,13 @@ class Rows:
         self.states: dict[str, Tensor] = whole.model.held_state()
         whole.use(self.states)
 
+    def compile(self) -> list[int]:
+        """Compiles the step; the sizes to measure."""
+        measured = list(self.sizes)
+        if self._bind(self.count).model.native.open:
+            self.sizes = list(range(1, self.count + 1))
+        return measured
+
     def _bind(self, size: int) -> _Binding:
         found = self._steps.get(size)
         if found is None:
@@ -82,6 +91,10 @@ class Rows:
         Row `r` gets `tokens[r]` at `positions[r]`; what serves nobody gets token 0 at 0.
         """
         size = self.size_for(len(tokens))
+        if size == len(tokens) < self.count:
+            found: Tensor | None = self._open_step(tokens, positions)
+            if found is not None:
+                return found
         binding = self._bind(size)
         idle = [0] * (size - len(tokens))
         t = torch.tensor([*tokens, *idle], dtype=torch.int32).view(size, 1)
@@ -89,6 +102,15 @@ class Rows:
         logits: Tensor = binding.model.decode_rows(t, p)
         binding.settle()
         return logits[: len(tokens)]
+
+    def _open_step(self, tokens: list[int], positions: list[int]) -> Any:
+        """The step on code for any size; None where there is none."""
+        size = len(tokens)
+        given = [
+            torch.tensor(tokens, dtype=torch.int32).view(size, 1),
+            torch.tensor(positions, dtype=torch.int32),
+        ]
+        return call_at(self._bind(self.count).model, "decode_rows", given, {BATCH: size})
 
     def clear(self, row: int) -> None:
         """Zero everywhere: for a row whose numbers went wrong."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -58,13 +59,17 @@ class Runner:
         self._place()
         self._prompts(stepped)
 
-    def warm(self) -> None:
+    def warm(self, progress: Callable[[str], None] = lambda line: None) -> None:
         """Compiles each entry and measures it, so that the first clients do not wait for it."""
-        for size in self.rows.sizes:
+        progress("compiling")
+        start = time.perf_counter()
+        sizes = self.rows.compile()
+        progress(f"compiled in {time.perf_counter() - start:.1f} s; measuring steps and prompts")
+        for size in sizes:
             for again in range(4):
                 start = time.perf_counter()
                 self.rows.step([0] * size, [0] * size)
-                if again:  # the first one compiles
+                if again:  # the first one may compile
                     self.pace.learned_step(size, time.perf_counter() - start)
         most = min(self.layout.context, self.pace.largest)
         for tokens in sorted({1, min(16, most), min(64, most), min(256, most)}):
@@ -340,8 +345,8 @@ class Runner:
         job.left -= 1
         if job.left == 0:
             new = sum(len(a.tokens) for a in job.answers)
+            self._count_end(job, finished.reason, new)  # counted when the client knows
             job.handle.tell(Done(Usage(len(job.prompt), job.cached, new)))
-            self._count_end(job, finished.reason, new)
 
     def _count_end(self, job: Job, reason: str, new: int) -> None:
         seconds = time.monotonic() - job.submitted
@@ -374,5 +379,5 @@ class Runner:
         job.left = 0
         if not isinstance(error, Error):
             error = RequestFailed(f"the request failed: {error}")
-        job.handle.tell(Failed(error))
         self._count_end(job, "error", sum(len(a.tokens) for a in job.answers))
+        job.handle.tell(Failed(error))

@@ -133,6 +133,14 @@ class Native:
         self.module, self.ranges, self._fixed = module, ranges, fixed
         self._table = module.new_weights()
 
+    @property
+    def open(self) -> bool:
+        """Whether the code leaves dimensions open. Compiles it."""
+        if self.reason is None and not self._ready:
+            self._compile()
+        ready = self.reason is None and self.shared is not None
+        return ready and bool(self.shared.symbols)  # type: ignore[union-attr]
+
     def run(self, entry: NativeEntry, values: list[Any], dims: dict[str, int]) -> Any:
         """Call a compiled entry; None where memory does not lie as it needs."""
         module = self.module
@@ -140,7 +148,7 @@ class Native:
         if not self._bind(module):
             return None
         ranges = self.ranges[entry.instance.source.name]
-        dims = {**dims, **self._fixed}
+        dims = {**self._fixed, **dims}
         if any(extent.evaluate(dims) == 0 for extent in ranges.extents):
             return None  # native code reads an element even where it refuses the index
         inputs: list[Any] = []

@@ -21,6 +21,7 @@ from linnet.torch.ranges import Condition, Ranges
 if TYPE_CHECKING:
     from linnet.ir.bound import Bound
     from linnet.native.module import NativeModule
+    from linnet.torch.module import Model
     from linnet.torch.native import Native
 
 
@@ -36,7 +37,7 @@ class SharedCode:
         self._module: NativeModule | None = None
         self._ranges: dict[str, Ranges] = {}
         self._refused: dict[str, str] = {}
-        self._symbols: dict[str, str] = {}
+        self.symbols: dict[str, str] = {}
 
     def compile(self, native: Native) -> bool:
         """Let a model run on the code; whether it does."""
@@ -47,9 +48,10 @@ class SharedCode:
             except (AssertionError, BackendError, BindError, DimTooLarge, NotImplementedError):
                 self._module = None
         if self._module is None:
+            self.symbols = {}
             return False
         generics = native.model.generics
-        fixed = {symbol: int(generics[name]) for name, symbol in self._symbols.items()}
+        fixed = {symbol: int(generics[name]) for name, symbol in self.symbols.items()}
         ranges = {name: _at(found, fixed) for name, found in self._ranges.items()}
         native.refused.update(self._refused)
         native.adopt(self._module, ranges, fixed)
@@ -62,12 +64,12 @@ class SharedCode:
         model = native.model
         program = model.bound.program
         taken = {g.name for f in program.functions.values() for g in f.generics}
-        self._symbols = {name: _fresh(name, taken) for name in self.names}
+        self.symbols = {name: _fresh(name, taken) for name in self.names}
         root = model.bound.kinds[model.bound.root].block
-        bound = specialize(program, root, model.generics, model.present, self._symbols)
+        bound = specialize(program, root, model.generics, model.present, self.symbols)
         compiler = Compiler(bound, model.numerics, model.device)
         bound, _ = compiler.optimized(True)
-        _opened(bound, tuple(self._symbols.values()))
+        _opened(bound, tuple(self.symbols.values()))
         covered = native.examine(compiler)
         module = NativeModule(bound, list(covered), covered)
         if module.refused and _more_alone(native, module):
@@ -75,6 +77,25 @@ class SharedCode:
         self._module = module
         self._ranges, native.ranges = native.ranges, {}
         self._refused = {**native.refused, **module.refused}
+
+
+def call_at(model: Model, entry: str, values: list[Any], sizes: Mapping[str, int]) -> Any:
+    """What an entry gives at other sizes of the open dimensions, on the memory of this model.
+
+    For dimensions that are the first axis of states, and at most as large as this model's: the
+    first rows are then those of a model of that size. `values` are tensors of the entry's types
+    and shapes at these sizes, and in its ranges: nothing is checked here. None where the entry
+    is not open native code.
+    """
+    native = model.native
+    found = native.entry(entry)
+    if found is None or native.shared is None:
+        return None
+    symbols = native.shared.symbols
+    if not symbols:
+        return None
+    model.allocate()
+    return native.run(found, values, {symbols[name]: size for name, size in sizes.items()})
 
 
 def _fresh(name: str, taken: set[str]) -> str:
