@@ -22,7 +22,19 @@ from linnet.errors import BackendError
 
 SOURCES = Path(__file__).parent / "c"
 CACHE_BYTES = 500_000_000
-KERNELS = ("team.c", "dot.c", "linear.c", "row.c", "packed.c", "packed_one.c", "attention.c", "attend_bf16.c", "recurrent.c", "order.c")
+KERNELS = (
+    "team.c",
+    "dot.c",
+    "linear.c",
+    "row.c",
+    "packed.c",
+    "packed_one.c",
+    "attention.c",
+    "attend_bf16.c",
+    "recurrent.c",
+    "order.c",
+    "cache8.c",
+)
 COMMON = (
     "-std=gnu11", "-O3", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math",
     "-fopenmp-simd", "-fno-semantic-interposition", "-fvisibility=default", "-pthread", "-w",

@@ -66,7 +66,9 @@ class Emitter:
         instance: Instance,
         nests: dict[str, str],
         covered: frozenset[int],
+        caches: frozenset[tuple[str, str]] = frozenset(),
     ):
+        self.caches = caches  # states kept in 8 bits
         self.bound, self.table, self.instance = bound, table, instance
         self.nests, self.covered = nests, covered
         self.lines: list[str] = []
@@ -248,6 +250,11 @@ class Emitter:
         steps = ("NEST(", "k_")
         body = [f"STEP({n}, {s})" if s.startswith(steps) else s for n, s in enumerate(body)]
         text = f"void {name}(ctx *c, call *a) {{\n" + "\n".join(body) + "\n}\n"
+        for key, (kind, member) in self.places.items():
+            if (self.bound.kinds[kind].block, member) in self.caches and key in text:
+                raise Unsupported(
+                    f"reading `{member}`, a cache in 8 bits, otherwise than attention"
+                )
         return Function(name, text, self.arena, self.choices)
 
     def argument(self, position: int, type: Type) -> Value:
@@ -458,6 +465,17 @@ class Emitter:
             param=weight if member.kind != "state" else None,
             state=key if member.kind == "state" else None,
         )  # fmt: skip
+
+    def cache8(self, mem: Mem) -> str | None:
+        """The descriptor of a whole state that is kept in 8 bits; None for other memory."""
+        if mem.state is None or not self.caches:
+            return None
+        kind, name = self.places[mem.state]
+        if (self.bound.kinds[kind].block, name) not in self.caches:
+            return None
+        if mem.offset != Ix() or not mem.contiguous():
+            raise Unsupported("a part of a cache in 8 bits")
+        return f"&{mem.state.removesuffix('.data')}"
 
     def write_state(self, frame: Frame, name: str, node: Node) -> None:
         target = self.member(frame, name)

@@ -212,7 +212,7 @@ def write(e: Emitter, f: Frame, op: ir.Intrinsic) -> None:
         reads.append(mem.buffer)
         return pointer(mem)
 
-    target = pointer(state)
+    target, first = pointer(state), "0"
     match op.name:
         case "write_at" | "write_span":
             at = e.force(args[0]).text
@@ -221,12 +221,21 @@ def write(e: Emitter, f: Frame, op: ir.Intrinsic) -> None:
         case "write_slots":
             slots, at = vector(args[0]), e.force(args[1]).text
         case "write_slot":
-            target = f"({target} + (long){e.force(args[0]).text} * ({c_dim(state.strides[0])}))"
+            first = f"(long){e.force(args[0]).text}"
+            target = f"({target} + {first} * ({c_dim(state.strides[0])}))"
             at = e.force(args[1]).text
         case "write_tokens":
             slots, positions, tokens = vector(args[0]), vector(args[1]), 1
     m, heads, count, width = value.shape
     hazard = e.step(reads, [state.buffer])
+    few = e.cache8(state)
+    if few is not None:
+        e.line(
+            f"k_write8(c, {hazard}, {floats(state.dtype)}, {few}, {c_dim(state.shape[2])}, {first},"
+            f" {pointer(value)}, {strides(value, 0, 1, 2)}, {c_dim(m)}, {c_dim(heads)},"
+            f" {c_dim(count)}, {c_dim(width)}, {slots}, {positions}, {wide}, {at}, {tokens});"
+        )
+        return
     e.line(
         f"k_write(c, {hazard}, {BYTES[state.dtype]}, {target}, {strides(state, 0, 1, 2)},"
         f" {pointer(value)}, {strides(value, 0, 1, 2)}, {c_dim(m)}, {c_dim(heads)}, {c_dim(count)},"

@@ -23,6 +23,7 @@ from linnet.native.node import (
     Mem,
     Node,
     Scalar,
+    Unsupported,
     volume,
 )
 from linnet.native.views import merge, permuted, pointer, shape
@@ -197,6 +198,25 @@ def attention(e: Emitter, f: Frame, op: ir.Call, callee: Instance, bind: dict[st
             seen_batch = c_dim(queries * keys if len(dense.shape) == 3 else ZERO)
             reads.append(dense.buffer)
     made = e.new((batch, heads, queries, dim), dtype, order=(0, 2, 1, 3))
+    few = [e.cache8(k), e.cache8(v)]
+    if few != [None, None]:
+        if None in few:
+            raise Unsupported("attention over one cache in 8 bits and one that is not")
+        room, writes = "NULL", [made.buffer]
+        if queries == ONE:
+            cell = (dim + 31) // 16 * 64
+            buffer = e.buffer("u8", batch * heads * ((keys + 1023) // 1024) * cell)
+            room, writes = buffer.name, [made.buffer, buffer]
+        hazard = e.step(reads, writes)
+        e.line(
+            f"k_attention8(c, {hazard}, {TYPES[dtype]}, {pointer(q)}, {strides(q, 0, 1, 2)},"
+            f" {few[0]}, {few[1]}, {pointer(made)}, {strides(made, 0, 1, 2)}, {c_dim(batch)},"
+            f" {c_dim(heads)}, {c_dim(kv)}, {c_dim(queries)}, {c_dim(keys)}, {c_dim(dim)},"
+            f" {scale.text}, {mask}, {at}, {rows}, {wide}, {seen}, {seen_batch}, {room});"
+        )
+        e.note(op, callee, "k_attention8", f"{dtype}, keys and values in 8 bits")
+        e.define(f, op.result, made)
+        return True
     hazard = e.step(reads, [made.buffer])
     e.line(
         f"k_attention(c, {hazard}, {TYPES[dtype]}, {pointer(q)}, {strides(q, 0, 1, 2)},"

@@ -44,7 +44,17 @@ class CCall(ctypes.Structure):
     ]  # fmt: skip
 
 
-KINDS = {"dense": 0, "int8": 1, "int4": 2, "q4_0": 3, "q4_1": 4, "q8_0": 5, "q4_k": 6, "q6_k": 7}
+KINDS = {
+    "dense": 0,
+    "int8": 1,
+    "int4": 2,
+    "q4_0": 3,
+    "q4_1": 4,
+    "q8_0": 5,
+    "q4_k": 6,
+    "q6_k": 7,
+    "cache8": 8,
+}
 SCALARS: dict[str, Any] = {
     "bool": ctypes.c_uint8, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32,
     "i64": ctypes.c_int64, "u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32,
@@ -71,7 +81,8 @@ class Plan:
 
 
 class NativeModule:
-    """`covered` gives, for each entry, the run-time indices that its checks keep in range."""
+    """`covered` gives, for each entry, the run-time indices that its checks keep in range;
+    `caches` are the states kept in 8 bits, as (block id, member)."""
 
     def __init__(
         self,
@@ -79,6 +90,7 @@ class NativeModule:
         entries: Iterable[str] | None = None,
         covered: dict[str, frozenset[int]] | None = None,
         threads: int | None = None,
+        caches: frozenset[tuple[str, str]] = frozenset(),
     ):
         self.bound = bound
         self.table = Table(bound)
@@ -95,7 +107,7 @@ class NativeModule:
         for name in entries if entries is not None else list(bound.entries):
             instance = bound.functions[bound.entries[name]]
             emitter = Emitter(
-                bound, self.table, instance, nests, (covered or {}).get(name, frozenset())
+                bound, self.table, instance, nests, (covered or {}).get(name, frozenset()), caches
             )
             try:
                 functions[name] = emitter.run(f"entry_{len(functions)}")

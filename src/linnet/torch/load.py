@@ -12,14 +12,17 @@ from torch import Tensor
 
 from linnet.check.path import check_path
 from linnet.errors import BackendError, BindError, InputError, WeightsError
+from linnet.ir.caches import FORMATS as CACHES
+from linnet.ir.caches import float_cache, row_bytes
 from linnet.ir.manifest import Parameter, manifest, root_block
+from linnet.ir.memory import storage
 from linnet.ir.specialize import specialize
 from linnet.torch import dtypes
 from linnet.torch.module import NUMERICS, Model, Rebound
 from linnet.torch.packed import PackedTensor
 from linnet.torch.random import RandomWeights
 from linnet.torch.shared import SharedCode
-from linnet.weights.choice import FORMATS, Choice
+from linnet.weights.choice import FORMATS, Choice, pattern
 from linnet.weights.quantize import quantize_tensor, quantize_values
 
 if TYPE_CHECKING:
@@ -42,6 +45,8 @@ def load(
     device: str | torch.device = "cpu",
     numerics: str = "fast",
     quantize: str | None = None,
+    embedding: int = 8,
+    cache: str | None = None,
     cast: bool = False,
     trainable: bool = False,
     seed: int = 0,
@@ -55,7 +60,9 @@ def load(
     paths themselves. `generics` override the card's. `numerics` is "exact", "equivalent" or
     "fast". `cast` allows weights to be narrowed. `quantize` "int8" or "int4" packs linear,
     expert and embedding weights in groups along their rows; "stored" keeps those of a GGUF
-    file in its own blocks. With `trainable` every entry is
+    file in its own blocks. `embedding` are the bits of embeddings, and of heads of their shape,
+    under "int4": 8 or 4. `cache` "int8" keeps keys and values in 8 bits with a scale for each
+    position of a head. With `trainable` every entry is
     differentiable and states are replaced, never written in place. `backend` is "native" (C, on
     a CPU) or "torch"; default: native where the device, the policy and a C compiler allow.
 
@@ -66,12 +73,16 @@ def load(
     place = _device(device)
     if quantize is not None:
         _quantizable(quantize, place, trainable)
+    if embedding not in (4, 8):
+        raise InputError(f"embedding: expected 4 or 8 bits, found {embedding!r}")
+    if cache is not None:
+        _cacheable(cache, numerics, trainable)
     path, card, program = _open(model)
     block = _root(program, root or (card.root if card else None))
     bound_generics: dict[str, Any] = dict(card.generics) if card else {}
     bound_generics.update(generics or {})
     listed = manifest(program, block, bound_generics) if block else []
-    choice = Choice(program, block, bound_generics, quantize)
+    choice = Choice(program, block, bound_generics, quantize, embedding)
     source = _Source(path, card, listed, weights, bindings, cast, seed, place, trainable, choice)
     present = source.present
     bound = specialize(program, block, bound_generics, present)
@@ -79,6 +90,7 @@ def load(
     made = Model(
         bound, there, device=place, numerics=numerics, trainable=trainable,
         name=card.name if card else path.stem, backend=backend,
+        caches=_caches(program, block, there) if cache else frozenset(),
     )  # fmt: skip
     made.present = present
     source.fill(made, there)
@@ -214,6 +226,34 @@ def _quantizable(quantize: str, place: torch.device, trainable: bool) -> None:
         raise BackendError(f"quantize: packed weights run on the CPU, the device is {place}")
 
 
+def _cacheable(cache: str, numerics: str, trainable: bool) -> None:
+    if cache not in CACHES:
+        raise InputError(f"cache: expected one of {', '.join(CACHES)}, found {cache!r}")
+    if trainable:
+        raise BackendError("cache: caches in few bits have no gradients; load without trainable")
+    if numerics == "exact":
+        raise BackendError('cache: caches in few bits are not exact; use numerics "fast"')
+
+
+def _caches(program: Program, root: str, listed: list[Parameter]) -> frozenset[str]:
+    """The states to be kept in 8 bits. Raises InputError where a model has none."""
+    kept = {s.path for s in storage(program, root) if s.packs == "cache"} if root else set()
+    found = frozenset(
+        p.path
+        for p in listed
+        if p.kind == "state"
+        and pattern(p.path) in kept
+        and float_cache(p.dtype)
+        and row_bytes(p.shape[-1])
+    )
+    if not found:
+        raise InputError(
+            "cache: the model has no caches of keys and values that are written through "
+            "`std.nn.cache` and read by attention alone"
+        )
+    return found
+
+
 def _weights_of(path: Path, card: Card | None) -> Any:
     if card is None:
         raise WeightsError(
@@ -255,7 +295,7 @@ def rebind_model(
         bound, there = known.bound, known.manifest
     made = Model(
         bound, there, device=model.device, numerics=model.numerics, trainable=model.trainable,
-        name=model.name, backend=model.native.backend,
+        name=model.name, backend=model.native.backend, caches=model.caches,
     )  # fmt: skip
     if known is None:
         model.rebound[key] = Rebound(bound, there, made.compiler)

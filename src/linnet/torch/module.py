@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from linnet.errors import BackendError, InputError
+from linnet.ir.caches import row_bytes
 from linnet.ir.manifest import Parameter
 from linnet.ir.types import (
     EnumType,
@@ -23,6 +25,7 @@ from linnet.ir.types import (
 from linnet.torch import dtypes
 from linnet.torch.arguments import Signature
 from linnet.torch.block import Block, attribute, build, leaves
+from linnet.torch.caches import CacheTensor, pack, raw, zeros
 from linnet.torch.compile import Compiled, Compiler
 from linnet.torch.evaluate import Evaluator
 from linnet.torch.native import Native
@@ -45,7 +48,10 @@ class State(MutableMapping[str, Tensor]):
     def __getitem__(self, path: str) -> Tensor:
         block, name, _ = self._slot(path)
         self._model.allocate()
-        return dtypes.from_carrier(getattr(block, name), self._dtype(path))
+        held = getattr(block, name)
+        if isinstance(held, CacheTensor):  # a copy: what is kept has no elements of this dtype
+            return held.dense()
+        return dtypes.from_carrier(held, self._dtype(path))
 
     def __setitem__(self, path: str, value: Any) -> None:
         block, name, member = self._slot(path)
@@ -57,7 +63,8 @@ class State(MutableMapping[str, Tensor]):
                 f"state `{path}`: expected shape {list(held.shape)}, found {list(value.shape)}"
             )
         with torch.no_grad():
-            held.copy_(dtypes.to_carrier(value, member.dtype))
+            value = dtypes.to_carrier(value, member.dtype)
+            raw(held).copy_(pack(value) if isinstance(held, CacheTensor) else value)
 
     def __delitem__(self, path: str) -> None:
         raise TypeError("a model's states cannot be removed; reset_state() zeroes them")
@@ -149,8 +156,13 @@ class Entry:
                 setattr(block, name, held[path])
             raise
         with torch.inference_mode(False):
-            for block, name, _ in model._states.values():
-                setattr(block, name, plain(getattr(block, name)))
+            for path, (block, name, _) in model._states.items():
+                left = getattr(block, name)
+                if isinstance(held[path], CacheTensor) and not isinstance(left, CacheTensor):
+                    left = CacheTensor(pack(left), left.dtype)
+                elif not isinstance(left, CacheTensor):
+                    left = plain(left).contiguous()  # whoever writes in place counts on it
+                setattr(block, name, left)
         return result
 
     def carrier(self, value: Any, type: Type) -> Any:
@@ -214,8 +226,11 @@ class Model:
         trainable: bool = False,
         name: str = "model",
         backend: str | None = None,
+        caches: frozenset[str] = frozenset(),
     ):
+        """`caches` are the paths of states that are kept in 8 bits."""
         self.bound, self.manifest, self.name = bound, manifest, name
+        self.caches = caches
         self.device = torch.device(device)
         self.numerics, self.trainable = numerics, trainable
         self.root, self._blocks = build(bound)
@@ -324,8 +339,9 @@ class Model:
         for path, (block, name, member) in self._states.items():
             shape = [dim.constant for dim in getattr(member.type, "shape", ())]
             dtype = dtypes.CARRIER[member.dtype]
+            make = zeros if path in self.caches else torch.zeros
             try:
-                made.append((block, name, torch.zeros(shape, dtype=dtype, device=self.device)))
+                made.append((block, name, make(shape, dtype=dtype, device=self.device)))
             except RuntimeError as error:
                 raise BackendError(
                     f"state `{path}` {shape} of {member.dtype} does not fit the memory "
@@ -341,20 +357,35 @@ class Model:
         Raises InputError for a path that is missing and for another shape or dtype.
         """
         for path, (_, _, member) in self._states.items():
-            shape = [dim.constant for dim in getattr(member.type, "shape", ())]
+            shape, dtype = self._form(path, member)
             held = tensors.get(path)
-            dtype = dtypes.CARRIER[member.dtype]
             if held is None or list(held.shape) != shape or held.dtype != dtype:
                 found = "nothing" if held is None else f"{list(held.shape)} of {held.dtype}"
                 raise InputError(f"state `{path}`: expected {shape} of {dtype}, found {found}")
-        for path, (block, name, _) in self._states.items():
-            setattr(block, name, tensors[path])
+        for path, (block, name, member) in self._states.items():
+            tensor = tensors[path]
+            if path in self.caches:
+                tensor = CacheTensor(tensor, dtypes.CARRIER[member.dtype])
+            setattr(block, name, tensor)
         self._allocated = True
 
+    def _form(self, path: str, member: Any) -> tuple[list[int], torch.dtype]:
+        """The shape and dtype of the tensor that a state lives in."""
+        shape = [dim.constant for dim in getattr(member.type, "shape", ())]
+        if path in self.caches:
+            return [*shape[:-1], row_bytes(shape[-1]) or 0], torch.uint8
+        return shape, dtypes.CARRIER[member.dtype]
+
     def held_state(self) -> dict[str, Tensor]:
-        """The tensors that the states live in now, in the dtype they are held in."""
+        """The tensors that the states live in now, in the dtype they are held in: for a cache in
+        8 bits its bytes."""
         self.allocate()
-        return {path: getattr(block, name) for path, (block, name, _) in self._states.items()}
+        return {path: raw(getattr(block, name)) for path, (block, name, _) in self._states.items()}
+
+    def state_bytes(self, path: str) -> int:
+        """The bytes that a state takes, allocated or not."""
+        shape, dtype = self._form(path, self._states[path][2])
+        return prod(shape) * dtype.itemsize
 
     def rebind(
         self, generics: Mapping[str, int | str | Sequence[int]], free: Sequence[str] = ()
@@ -373,8 +404,10 @@ class Model:
         if not self._allocated:
             return
         for block, name, _ in self._states.values():
-            held: Tensor = getattr(block, name)
-            if held.requires_grad or held.is_inference():
+            held: Tensor = raw(getattr(block, name))
+            if isinstance(getattr(block, name), CacheTensor):
+                held.zero_()
+            elif held.requires_grad or held.is_inference():
                 setattr(block, name, torch.zeros_like(held, requires_grad=False))
             else:
                 with torch.no_grad():

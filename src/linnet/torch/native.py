@@ -99,7 +99,7 @@ class Native:
         bound, _ = model.compiler.optimized(True)
         covered = self.examine(model.compiler)
         try:
-            module = NativeModule(bound, list(covered), covered)
+            module = NativeModule(bound, list(covered), covered, caches=self.caches())
         except BackendError as error:
             if self.backend == "native":
                 raise
@@ -110,6 +110,16 @@ class Native:
         if module.refused and self.backend == "native" and not module.entries:
             raise BackendError(f"the native backend cannot run this model: {self.refused}")
         self.module = module
+
+    def caches(self) -> frozenset[tuple[str, str]]:
+        """The states kept in 8 bits, as (block id, member)."""
+        model = self.model
+        return frozenset(
+            (model.bound.kinds[kind].block, member.name)
+            for path, kind, _ in model._blocks
+            for member in model.bound.kinds[kind].members
+            if (f"{path}.{member.name}" if path else member.name) in model.caches
+        )
 
     def examine(self, compiler: Compiler) -> dict[str, frozenset[int]]:
         """The entries to compile, each with the indices that its checks keep in range."""

@@ -71,7 +71,7 @@ class SharedCode:
         bound, _ = compiler.optimized(True)
         _opened(bound, tuple(self.symbols.values()))
         covered = native.examine(compiler)
-        module = NativeModule(bound, list(covered), covered)
+        module = NativeModule(bound, list(covered), covered, caches=native.caches())
         if module.refused and _more_alone(native, module):
             return
         self._module = module

@@ -39,3 +39,12 @@ void k_softmax(ctx *c, int hazard, int type, const void *x, void *y, long n, lon
 void k_write(ctx *c, int hazard, int bytes, void *state, const long *ss, const void *value,
              const long *vs, long m, long heads, long n, long width, const void *slots,
              const void *positions, int wide, long at, int tokens);
+// The same for caches of 8 bits (cache8.c): `first` is the first row. `room` holds the parts of a
+// single query's sum over spans of 1,024 keys, `(dim + 31) / 16 * 16` floats for each and a head.
+void k_write8(ctx *c, int hazard, int type, const weight *state, long keys, long first, const void *value,
+              const long *vs, long m, long heads, long count, long width, const void *slots,
+              const void *positions, int wide, long at, int tokens);
+void k_attention8(ctx *c, int hazard, int type, const void *q, const long *qs, const weight *k,
+                  const weight *v, void *y, const long *ys, long batch, long heads, long kv, long queries,
+                  long keys, long dim, float scale, int mask, long at, const void *rows, int wide,
+                  const uint8_t *seen, long seen_batch, char *room);
