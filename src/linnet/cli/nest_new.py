@@ -7,7 +7,7 @@ from pathlib import Path
 
 HELP = """\
 Write a package for a checkpoint of a family that the zoo knows: card, source, sizes and
-bindings, from its config.json and the headers of its weights. For other checkpoints it says
+bindings, from its config.json (a GGUF file's metadata) and the headers of its weights. For other checkpoints it says
 what is missing."""
 
 
@@ -15,7 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", type=Path, help="where to write; its name counts")
     parser.add_argument(
         "--from", dest="place", metavar="CHECKPOINT", required=True,
-        help="a folder with config.json and safetensors, or a repository `owner/name`",
+        help="a folder with config.json and safetensors, a GGUF file, or a repository `owner/name`",
     )  # fmt: skip
     parser.add_argument("--repo", metavar="OWNER/NAME", help="where the weights are published")
     parser.add_argument("--license", metavar="NAME", help="default: what the checkpoint states")

@@ -31,8 +31,8 @@ _TABLES: dict[str, dict[str, str]] = {
     "links": {"huggingface": "url!", "github": "url", "arxiv": "url", "homepage": "url"},
     "source": {"path": "path!", "root": "identifier", "entry": "identifier"},
     "weights": {
-        "repo": "repo", "revision": "text", "files": "paths", "bindings": "path", "importer": "path",
-        "package": "name", "package_file": "path",
+        "repo": "repo", "revision": "text", "files": "paths", "bindings": "path",
+        "importer": "path", "package": "name", "package_file": "path",
     },
 }  # fmt: skip
 _FREE = ("generics", "check")  # tables whose keys are the program's own generics

@@ -17,12 +17,14 @@ from linnet.weights.gguf_header import FLOAT_TYPES, GgufHeader, StoredTensor
 from linnet.weights.gguf_qwen import ARCHITECTURES, PREFIX, Heads, Source, sources
 from linnet.weights.mapped import MappedFile
 from linnet.weights.packed import BLOCKS, Packed
+from linnet.weights.room import room
 from linnet.weights.tensor_info import TensorInfo
 
 if TYPE_CHECKING:
     import numpy as np
 
-SUPPORTED = ("llama", *ARCHITECTURES)
+# Of these only llama keeps the halves of its heads interleaved.
+SUPPORTED = ("llama", "qwen2", "qwen3", *ARCHITECTURES)
 # The parts of a block, and of the whole, as llama.cpp's converter names them.
 _LAYER_NAMES = {
     "attn_norm": "input_layernorm",
@@ -30,6 +32,8 @@ _LAYER_NAMES = {
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
     "attn_output": "self_attn.o_proj",
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
@@ -102,7 +106,7 @@ class GgufFile:
         rows = prod(info.shape) // columns if columns else 0
         size = SIZES[dtype] * columns
         if out is None:
-            out = memoryview(bytearray(rows * size))
+            out = room(rows * size)
         out = out.cast("B")
         if out.nbytes != rows * size:
             raise self._fail(f"the memory to fill has {out.nbytes} bytes, expected {rows * size}")
@@ -249,7 +253,7 @@ class GgufFile:
         count = prod(source.shape) // width
         size = SIZES[dtype] * width
         if out is None:
-            out = memoryview(bytearray(count * size))
+            out = room(count * size)
         out = out.cast("B")
         step = max(1, CHUNK // width)
         at = 0
@@ -290,6 +294,8 @@ class GgufFile:
 
     def _heads(self, name: str) -> int:
         """How many heads' rows are interleaved in this tensor; 0 where none are."""
+        if self.architecture != "llama":
+            return 0
         if ".self_attn.q_proj." in name:
             key = "head_count"
         elif ".self_attn.k_proj." in name:

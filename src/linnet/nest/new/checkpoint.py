@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from linnet.errors import WeightsError
+from linnet.nest.new.gguf_config import config_of, is_gguf
 from linnet.weights.importer_file import Rule
 from linnet.weights.json_text import JsonError, read_json
 from linnet.weights.tensor_info import TensorInfo
@@ -32,25 +33,55 @@ class Origin:
     revision: str | None = None
     license: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+    is_gguf: bool = False
 
     def adapted(self, wanted: Iterable[str], rules: Sequence[Rule] = ()) -> dict[str, TensorInfo]:
         """The tensors with those that an importer makes under the names wanted."""
         from linnet.weights.header import Headers
 
+        if self.is_gguf:
+            return self.tensors
         headers = Headers(dict(self.tensors))
         headers.adapt(wanted, rules)
         return headers.tensors
 
 
 def read_origin(place: str) -> Origin:
-    """Raises `WeightsError` for what is neither a folder with a config and weights nor a
-    repository that can be read."""
+    """Raises `WeightsError` for what is neither a folder with a config and weights, nor a GGUF
+    file, nor a repository that can be read."""
     path = Path(place)
     if path.is_dir():
+        alone = sorted(path.glob("*.gguf"))
+        if len(alone) == 1 and not (path / "config.json").is_file():
+            return _gguf(alone[0])
         return _folder(path)
+    if is_gguf(path):
+        return _gguf(path)
     if _REPO.fullmatch(place):
         return _repository(place)
-    raise WeightsError(f"{place}: expected a folder with config.json, or a repository `owner/name`")
+    raise WeightsError(
+        f"{place}: expected a folder with config.json, a GGUF file, or a repository `owner/name`"
+    )
+
+
+def _gguf(path: Path) -> Origin:
+    """Sizes and constants from the file's own metadata. Raises CardError."""
+    from linnet.weights.checkpoint import open_checkpoint
+    from linnet.weights.gguf import GgufFile
+
+    file = GgufFile(path)
+    try:
+        config = config_of(file)
+        said = file.metadata("general.name")
+        license = file.metadata("general.license")
+    finally:
+        file.close()
+    with open_checkpoint(path) as checkpoint:
+        tensors = dict(checkpoint.tensors)
+    name = said if isinstance(said, str) and said.strip() else path.stem
+    origin = Origin(name[:200], config, tensors, [path.name], path.parent, is_gguf=True)
+    origin.license = license if isinstance(license, str) else None
+    return origin
 
 
 def _folder(path: Path) -> Origin:
@@ -61,7 +92,7 @@ def _folder(path: Path) -> Origin:
         raise WeightsError(f"{path}: no config.json there; it says what family a checkpoint is of")
     with open_checkpoint(path) as checkpoint:
         if checkpoint.is_gguf:
-            raise WeightsError(f"{path}: expected safetensors; GGUF files name tensors otherwise")
+            raise WeightsError(f"{path}: give the GGUF file itself: its metadata is its config")
         tensors = dict(checkpoint.tensors)
         files = [file.name for file in checkpoint.files]
     origin = Origin(path.name, config, tensors, files, path)

@@ -57,7 +57,8 @@ def new_package(
     origin = read_origin(place)
     if repo is not None and repo != origin.repo:
         origin.repo, origin.revision = repo, None
-    config = Config(f"{place}: config.json", {**origin.config, **origin.extra})
+    where = place if origin.is_gguf else f"{place}: config.json"
+    config = Config(where, {**origin.config, **origin.extra})
     recipe = recipe_of(config)
     recipe.generics["T"] = _dtype(origin)
     base = _base(recipe.base)
@@ -182,6 +183,8 @@ def _dtype(origin: Origin) -> str:
     common = sizes.most_common(1)
     if not common:
         raise WeightsError(f"{origin.name}: the checkpoint has no tensor")
+    if origin.is_gguf and common[0][0] not in ("f16", "bf16", "f32"):
+        return "bf16"  # blocks are unpacked into whatever is asked for
     if common[0][0] not in ("f16", "bf16", "f32", "f64"):
         raise WeightsError(
             f"{origin.name}: most of it is stored as {common[0][0]}; expected floating point"

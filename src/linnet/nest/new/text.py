@@ -56,17 +56,34 @@ def card_text(name: str, recipe: Recipe, origin: Origin, license: str | None, co
 def readme_text(
     name: str, recipe: Recipe, origin: Origin, count: int, unused: int, notes: list[str]
 ) -> str:
+    sizes = ", ".join(f"`{n}` {v}" for n, v in recipe.generics.items())
+    made_from = "metadata" if origin.is_gguf else "`config.json`"
     parts = [
         f"# {origin.name}",
         f"A model of the family `{recipe.family}` with {count:,} parameters, made from its\n"
-        f"checkpoint's `config.json`. The source is that of `{recipe.base}` in the zoo with this\n"
+        f"checkpoint's {made_from}. The source is that of `{recipe.base}` in the zoo with this\n"
         "checkpoint's sizes and constants; `bindings.json` says which tensor each parameter is.",
+        f"Its sizes, by the names that the source gives them: {sizes}.",
     ]
     if any(edit.file.startswith("deps/") for edit in recipe.edits):
         parts.append("What that package depends on lies in `deps/`.")
     if unused:
         parts.append(f"{unused} tensors of the checkpoint are named by no parameter and ignored.")
-    parts += [
+    if origin.is_gguf:
+        parts.append(
+            f'```sh\nlinnet generate {name} --weights {origin.files[0]} "…"\n```\n\n'
+            "Checked: every parameter has a tensor of its shape. Its values have not been\n"
+            "compared with another implementation yet."
+        )
+    else:
+        parts += _how_to_run(name)
+    if notes:
+        parts.append("\n".join(f"- {note[0].upper()}{note[1:]}." for note in notes))
+    return "\n\n".join(parts) + "\n"
+
+
+def _how_to_run(name: str) -> list[str]:
+    return [
         "```sh\n"
         f'linnet generate {name} --weights FOLDER "…"\n'
         f"linnet parity {name} --reference transformers --weights FOLDER\n"
@@ -75,9 +92,6 @@ def readme_text(
         "compared with another implementation yet; the second command does that, and names the\n"
         "block in which they first part.",
     ]
-    if notes:
-        parts.append("\n".join(f"- {note[0].upper()}{note[1:]}." for note in notes))
-    return "\n\n".join(parts) + "\n"
 
 
 def quoted(value: str) -> str:
