@@ -23,6 +23,7 @@ class Hub:
         self.token = "hf_secret"
         self.cut: dict[str, int] = {}
         self.after = 1000
+        self.main: dict[str, str] = {}  # repo → the commit that `main` is, where it has moved on
         self.log: list[tuple[str, str, str | None]] = []  # method, path, range
         self.sent = 0  # bytes of files
         hub = self
@@ -40,7 +41,16 @@ class Hub:
         return f"http://127.0.0.1:{self.server.server_address[1]}"
 
     def commit(self, repo: str) -> str:
+        """What `main` is."""
+        return self.main.get(repo) or self.first(repo)
+
+    def first(self, repo: str) -> str:
         return hashlib.sha1(repo.encode()).hexdigest()
+
+    def resolve(self, repo: str, revision: str) -> str | None:
+        if revision == "main":
+            return self.commit(repo)
+        return revision if revision in (self.commit(repo), self.first(repo)) else None
 
     def close(self) -> None:
         self.server.shutdown()
@@ -77,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
             f"Bearer {self.hub.token}"
         ):
             self.fail(403, "GatedRepo")
-        elif revision not in ("main", self.hub.commit(repo)):
+        elif self.hub.resolve(repo, revision) is None:
             self.fail(404, "RevisionNotFound")
         else:
             return False
@@ -101,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
                 entry["lfs"] = {"sha256": digest, "size": len(data), "pointerSize": 134}
             siblings.append(entry)
         document = {
-            "id": repo, "modelId": repo, "sha": self.hub.commit(repo), "private": False,
+            "id": repo, "modelId": repo, "sha": self.hub.resolve(repo, revision), "private": False,
             "tags": [], "downloads": 0, "likes": 0, "siblings": siblings,
         }  # fmt: skip
         data = json.dumps(document).encode()
@@ -128,7 +138,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send_response(200)
         part = data[first : last + 1]
-        self.send_header("X-Repo-Commit", self.hub.commit(repo))
+        self.send_header("X-Repo-Commit", str(self.hub.resolve(repo, revision)))
         self.send_header("ETag", f'"{hashlib.sha256(data).hexdigest()}"')
         self.send_header("Accept-Ranges", "bytes")
         self.send_header("Content-Length", str(len(part)))

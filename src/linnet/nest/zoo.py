@@ -10,6 +10,7 @@ from pathlib import Path
 
 from linnet.errors import PackageError, WeightsError
 from linnet.nest.card import FILE, Card, has_card
+from linnet.nest.pinned import recorded
 
 MANIFEST = "linnet.toml"
 
@@ -75,18 +76,31 @@ def find_model(name_or_path: str | Path) -> Path:
 def find_weights(card: Card) -> Path | list[Path]:
     """A card's weights on this machine: in its own folder, in an installed package, or in the
     Hugging Face cache at the pinned revision. Raises `WeightsError` that says what to do."""
+    tried: list[str] = []
+    found = find_beside(card, tried) or _in_cache(card, tried)
+    if found is not None:
+        return found
+    lines = "".join(f"\n  {line}" for line in tried)
+    fetch = f"\n  fetch them: linnet pull {spoken(card)}" if card.weights.repo else ""
+    raise WeightsError(
+        f"{card.name}: its weights are not on this machine{lines}{fetch}\n"
+        "  or give them: --weights FOLDER (weights=... in Python)"
+    )
+
+
+def find_beside(card: Card, tried: list[str] | None = None) -> Path | None:
+    """Weights that need no hub: in the card's own folder, or in an installed package."""
     if _holds_weights(card.folder):
         return card.folder
-    tried: list[str] = []
-    for find in (_in_package, _in_cache):
-        found = find(card, tried)
-        if found is not None:
-            return found
-    lines = "".join(f"\n  {line}" for line in tried)
-    raise WeightsError(
-        f"{card.name}: its weights are not on this machine{lines}\n"
-        "  give them: --weights FOLDER (weights=... in Python)"
-    )
+    return _in_package(card, [] if tried is None else tried)
+
+
+def spoken(card: Card) -> str:
+    """What to call this model on a command line: its name where that finds it, else its folder."""
+    for folder in list_models():
+        if folder.name == card.name and folder.resolve() == card.folder.resolve():
+            return card.name
+    return str(card.folder)
 
 
 def _holds_weights(folder: Path) -> bool:
@@ -121,7 +135,7 @@ def _in_cache(card: Card, tried: list[str]) -> Path | list[Path] | None:
     if repo is None:
         return None
     folder = cache_folder() / f"models--{repo.replace('/', '--')}"
-    snapshot = folder / "snapshots" / revision
+    snapshot = folder / "snapshots" / (recorded(card, cache_folder()) or revision)
     if not snapshot.is_dir() and _is_name(revision) and (folder / "refs" / revision).is_file():
         snapshot = folder / "snapshots" / (folder / "refs" / revision).read_text().strip()
     if not snapshot.is_dir():
