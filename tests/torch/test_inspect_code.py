@@ -77,5 +77,6 @@ def test_ranges_follow_from_the_program(model):
     limits = conditions(model, "decode_rows")[0]
     assert limits.pop("positions") == [0, 63] and list(limits.values()) == [[0, 30]]
     limits, distinct = conditions(model, "prefill_slots")
+    assert limits.pop(None)[1] == 58  # of no argument: six tokens from position 0 fit the cache
     assert limits == {"tokens": [0, 30], "slots": [0, 1], "lengths": [1, 6]}
     assert distinct == ["slots"]

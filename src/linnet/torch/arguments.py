@@ -29,6 +29,7 @@ from linnet.torch.ranges import Ranges
 if TYPE_CHECKING:
     from linnet.ir.bound import Instance
 
+KEPT = 256  # sets of dimensions remembered for one entry
 _INTEGERS = frozenset(d for d in dtypes.STORAGE if d[0] in "iu")
 
 
@@ -44,6 +45,8 @@ class Signature:
         self.outer = dict(outer)
         self.where: tuple[Fact, ...] = instance.source.where
         self.defaults: tuple[Any, ...] = instance.source.defaults
+        self.held: dict[tuple[int, ...], None] = {}  # dimensions at which the facts hold
+        self.symbols: dict[int, list[str]] = {}  # a type of `types` → its dimensions' texts
 
     def bind(
         self, args: Sequence[Any], keywords: Mapping[str, Any]
@@ -171,8 +174,10 @@ class Signature:
             raise InputError(
                 f"`{name}`: expected shape {self.shape_text(type)}, found {list(value.shape)}"
             )
-        for dim, size in zip(type.shape, value.shape, strict=True):
-            text = str(dim)
+        texts = self.symbols.get(id(type))
+        if texts is None:
+            texts = self.symbols[id(type)] = [str(dim) for dim in type.shape]
+        for text, size in zip(texts, value.shape, strict=True):
             if text in self.dims and text not in dims:
                 dims[text] = size
         return self.as_dtype(name, type.dtype, value)
@@ -217,6 +222,9 @@ class Signature:
             raise InputError(f"`{name}`: expected shape {text}{shown}, found {list(value.shape)}")
 
     def check_where(self, dims: Mapping[str, int]) -> None:
+        key = tuple(dims[name] for name in self.dims)
+        if not self.where or key in self.held:
+            return
         values = {**self.outer, **dims}
         for fact in self.where:
             names = fact.left.names() | fact.right.names()
@@ -226,13 +234,22 @@ class Signature:
             if not _HOLDS[fact.op](a, b):
                 at = ", ".join(f"{n} = {values[n]}" for n in sorted(names))
                 raise InputError(f"`{self.name}` requires `{fact}`, which fails at {at}")
+        if len(self.held) < KEPT:
+            self.held[key] = None
 
     def check_ranges(self, ranges: Ranges, values: Sequence[Any], dims: Mapping[str, int]) -> None:
         """The conditions that the entry's indices put on its integer arguments."""
         by_name = dict(zip(self.names, values, strict=True))
         limits: dict[str, tuple[int, int]] = {}
         for condition in ranges.conditions:
+            if any(size.evaluate(dims) == 0 for size in condition.sizes):
+                continue
             offset = condition.offset.evaluate(dims)
+            if condition.argument is None:
+                extent = condition.extent
+                if offset < 0 or (extent is not None and offset >= extent.evaluate(dims)):
+                    raise InputError(f"`{self.name}`{sizes_text(dims)}: {REACHES}")
+                continue
             low, high = limits.get(condition.argument, (-(2**63), 2**63 - 1))
             if condition.extent is None:
                 low = max(low, -offset)
@@ -244,10 +261,8 @@ class Signature:
             if least < low or most > high:
                 found = least if least < low else most
                 if low > high:
-                    sizes = ", ".join(f"{n} = {size}" for n, size in dims.items())
-                    at = f" at {sizes}" if sizes else ""
                     raise InputError(
-                        f"`{name}`: no value fits `{self.name}`{at}: an index reaches past its axis"
+                        f"`{name}`: no value fits `{self.name}`{sizes_text(dims)}: {REACHES}"
                     )
                 expected = f"{low} to {high}"
                 raise InputError(
@@ -260,6 +275,14 @@ class Signature:
                 twice = next((x for x in listed if listed.count(x) > 1), None)
                 if twice is not None:
                     raise InputError(f"`{name}`: {twice} is named twice; expected distinct values")
+
+
+REACHES = "an index reaches past its axis"
+
+
+def sizes_text(dims: Mapping[str, int]) -> str:
+    sizes = ", ".join(f"{n} = {size}" for n, size in dims.items())
+    return f" at {sizes}" if sizes else ""
 
 
 def extremes(value: Any) -> tuple[int, int]:

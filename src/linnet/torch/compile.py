@@ -48,12 +48,24 @@ class Compiler:
     trainable: bool = False
     _optimized: dict[bool, tuple[Bound, Constants]] = field(default_factory=dict)
     _compiled: dict[str, Compiled] = field(default_factory=dict)
+    _meant: dict[str, Ranges] = field(default_factory=dict)
 
     def optimized(self, in_place: bool) -> tuple[Bound, Constants]:
         if in_place not in self._optimized:
-            bound = optimize(self.bound, self.numerics, in_place=in_place)
+            fails = frozenset(at for name in self.bound.entries for at in self.meant(name).fails)
+            bound = optimize(self.bound, self.numerics, in_place=in_place, fails=fails)
             self._optimized[in_place] = (bound, Constants(bound, self.device))
         return self._optimized[in_place]
+
+    def meant(self, entry: str) -> Ranges:
+        """The ranges of an entry as it is written, before any pass."""
+        if entry not in self._meant:
+            self._meant[entry] = analyze(self.bound, self.bound.entries[entry])
+        return self._meant[entry]
+
+    def ranges(self, bound: Bound, entry: str) -> Ranges:
+        """The ranges of an entry of an optimized program; what it refuses is what is written."""
+        return analyze(bound, bound.entries[entry]).also(self.meant(entry))
 
     def compile(self, entry: str, trace: Callable[..., None] | None = None) -> Compiled:
         """`trace(block, name, value)` sees every named value of a traced compilation.
@@ -67,11 +79,11 @@ class Compiler:
         bound, constants = self.optimized(not functional)
         if trace is not None:
             bound, constants = self.bound, Constants(self.bound, self.device)
-        ranges = analyze(bound, bound.entries[entry])
+        ranges = self.ranges(bound, entry)
         if ranges.open and not functional and self._writes(bound, entry):
             functional = True
             bound, constants = self.optimized(False)
-            ranges = analyze(bound, bound.entries[entry])
+            ranges = self.ranges(bound, entry)
         options = Options(
             self.numerics, self.device, self.trainable, functional, trace is not None,
             ranges.unchecked,

@@ -341,7 +341,11 @@ def while_(f: FunctionEmitter, op: ir.While) -> None:
 
 def read_member(f: FunctionEmitter, op: ir.ReadMember) -> None:
     text = f"self.{attribute(op.name)}"
-    if op.kind == "state":
+    if kind_of(op.result.type) == "int":
+        f.define(op.result, f"rt.number({text}, '{dtype_of(op.result.type)}')", op.span)
+    elif op.kind == "state" and isinstance(op.result.type, ScalarType):
+        f.define(op.result, f"{text}.clone()", op.span)  # a number, whatever becomes of the state
+    elif op.kind == "state":
         f.define(op.result, text, op.span)
     else:
         f.alias(op.result, text)
@@ -350,11 +354,13 @@ def read_member(f: FunctionEmitter, op: ir.ReadMember) -> None:
 def state_write(f: FunctionEmitter, op: ir.StateWrite) -> None:
     if op.value in f.refs and f.refs[op.value] == "":  # the kernel wrote it already
         return
-    name = attribute(op.name)
+    name, value = attribute(op.name), f.ref(op.value)
+    if isinstance(op.value.type, ScalarType):
+        value = f"rt.tensor({value}, '{op.value.type.dtype}', DEVICE)"
     if f.options.functional:
-        f.line(f"self.{name} = {f.ref(op.value)}", op.span)
+        f.line(f"self.{name} = {value}", op.span)
     else:
-        f.line(f"self.{name}.copy_({f.ref(op.value)})", op.span)
+        f.line(f"self.{name}.copy_({value})", op.span)
 
 
 # --- Intrinsics --------------------------------------------------------------

@@ -74,6 +74,8 @@ def binary_text(
     if (integer and op in ("div", "rem", "shl", "shr")) or odd or op in ("min", "max"):
         return f"rt.binary('{op}', {a}, {b}, '{dtype}', {where}, DEVICE)"
     if op == "div":
+        if kinds[0] != "tensor" and a not in ("1", "1.0"):
+            return f"rt.over({a}, {b}, '{dtype}')"
         return f"({a} / {b})"
     if op == "rem":
         return f"torch.fmod({a}, {b})"

@@ -213,8 +213,10 @@ class GridWalk:
         narrow = node.dtype in dtypes.NARROW_FLOATS
         adds = node.kind in ("sum", "prod")
         inner = widen or (adds and not node.stated and narrow)
-        part = self.eval(node.body, inner)
         bound = [key for idx in node.indices for key in self.keys[idx]]
+        if any(self.window[key][0] == self.window[key][1] for key in bound):
+            return self.empty(node, widen)  # no element is computed, and none can fail
+        part = self.eval(node.body, inner)
         # An index that the body's value does not depend on still counts.
         axes = tuple(sorted({*part.axes, *bound}, key=self.order.__getitem__))
         tensor = self.expand(part, axes)
@@ -234,6 +236,12 @@ class GridWalk:
         result = self.actual(node.dtype, widen)
         y = dtypes.cast(y, accumulate, result)
         return Part(y, tuple(axis for axis in axes if axis not in bound))
+
+    def empty(self, node: GReduce, widen: bool) -> Part:
+        """A reduction over an empty axis."""
+        dtype = self.actual(node.dtype, widen)
+        carrier = torch.zeros(0, dtype=dtypes.CARRIER[dtype], device=self.device)
+        return Part(elementwise.reduce(node.kind, carrier, [0], dtype), ())
 
     # --- Accesses ----------------------------------------------------------------
 

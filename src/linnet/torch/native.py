@@ -16,7 +16,7 @@ from torch import Tensor
 from linnet.errors import BackendError, InputError
 from linnet.ir.types import ScalarType, StructType, TensorType, TupleType, Type
 from linnet.torch import dtypes
-from linnet.torch.ranges import Ranges, analyze
+from linnet.torch.ranges import Ranges
 
 if TYPE_CHECKING:
     from linnet.native.module import NativeEntry, NativeModule
@@ -126,7 +126,7 @@ class Native:
         bound, _ = compiler.optimized(True)
         covered: dict[str, frozenset[int]] = {}
         for name, instance_id in bound.entries.items():
-            ranges = analyze(bound, instance_id)
+            ranges = compiler.ranges(bound, name)
             if ranges.open and bound.functions[instance_id].writes:
                 self.refused[name] = "an index is checked half-way, after states were written"
                 continue

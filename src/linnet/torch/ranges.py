@@ -9,12 +9,15 @@ other is checked where it is used. Conditions are exact: they refuse only what w
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from linnet.dims import Dim, Fact, Facts
 from linnet.ir import program as ir
-from linnet.ir.types import INTEGERS, ScalarType, TensorType, Type, dtype_of, shape_of
+from linnet.ir.types import INTEGERS, EnumType, ScalarType, TensorType, Type, dtype_of, shape_of
+from linnet.source import Span
 from linnet.torch.dtypes import limits
 
 if TYPE_CHECKING:
@@ -42,11 +45,14 @@ Abstract = Bounds | tuple["Abstract", ...]
 
 @dataclass(frozen=True)
 class Condition:
-    """Every element of `argument` plus `offset` is at least 0 (`extent` None) or below `extent`."""
+    """Every element of `argument` plus `offset` (`offset` itself, without one) is at least 0
+    (`extent` None) or below `extent`, unless one of `sizes` is 0: then no element is computed
+    and no index read."""
 
-    argument: str
+    argument: str | None
     offset: Dim
     extent: Dim | None
+    sizes: frozenset[Dim] = frozenset()
 
 
 @dataclass
@@ -57,10 +63,17 @@ class Ranges:
     open: set[int] = field(default_factory=set)
     extents: set[Dim] = field(default_factory=set)  # of the axes that open indices read
     divides: bool = False  # by an integer that may be zero
+    fails: set[Span] = field(default_factory=set)  # where an open index or such a division stands
 
     @property
     def unchecked(self) -> frozenset[int]:
         return frozenset(self.covered - self.open)
+
+    def also(self, first: Ranges) -> Ranges:
+        """These, with the conditions of the same entry before what is unused was removed."""
+        self.conditions = list(dict.fromkeys([*first.conditions, *self.conditions]))
+        self.distinct = list(dict.fromkeys([*first.distinct, *self.distinct]))
+        return self
 
 
 def analyze(bound: Bound, entry: str) -> Ranges:
@@ -78,6 +91,18 @@ def _of_argument(name: str, type: Type) -> Abstract:
     if isinstance(type, (ScalarType, TensorType)) and type.dtype in INTEGERS:
         return Bounds(((name, ZERO),), ((name, ZERO),))
     return UNKNOWN
+
+
+def _known(f: Instance, args: list[Abstract]) -> bool:
+    """Whether every integer that a function is called with is known, or bounded by arguments."""
+    for arg, (_, type) in zip(args, f.params, strict=True):
+        if isinstance(type, (ScalarType, TensorType)) and type.dtype in INTEGERS:
+            if not isinstance(arg, Bounds) or arg.low is None or arg.high is None:
+                return False
+            free = any(argument is None for argument, _ in (*arg.low, *arg.high))
+            if free and not (arg.low == arg.high and len(arg.low) == 1):
+                return False
+    return True
 
 
 def _wide(type: Type | str) -> bool:
@@ -133,6 +158,12 @@ class _Walk:
         self.facts = Facts(list(entry.source.where) + [Fact(">=", Dim.name(n), ZERO)
                                                        for n in entry.dims])  # fmt: skip
         self.memo: dict[tuple[object, ...], Abstract] = {}
+        self.at: Span | None = None
+        self.sizes: frozenset[Dim] = frozenset()
+
+    def within(self, extents: Iterable[Dim]) -> frozenset[Dim]:
+        """Sizes that may be 0, in which case nothing is computed."""
+        return frozenset(e for e in extents if not self.facts.holds(">", e, ZERO))
 
     def function(
         self, f: Instance, args: list[Abstract], dims: dict[str, Dim], sure: bool, guarded: bool
@@ -141,7 +172,9 @@ class _Walk:
         key = (f.id, tuple(args), tuple(dims.items()), sure, guarded)
         if key not in self.memo:
             self.memo[key] = UNKNOWN
-            frame = _Frame(self, dims, sure, guarded or f.source.id.startswith(GUARDED))
+            if f.source.id.startswith(GUARDED):
+                guarded = guarded or _known(f, args)
+            frame = _Frame(self, dims, sure, guarded)
             frame.env = dict(zip(f.body.params, args, strict=True))
             position = DISTINCT.get(f.source.id)
             if position is not None and not sure:
@@ -161,30 +194,37 @@ class _Walk:
         fine = True
         if at.low is None or at.high is None:
             fine = guarded
-        for argument, offset in at.low or ():
-            if argument is None:
-                fine &= guarded or self.facts.holds(">=", offset, ZERO)
-            elif maybe:
-                fine = False
-            else:
-                self.add(Condition(argument, offset, None))
-        for argument, offset in at.high or ():
-            if argument is None:
-                fine &= guarded or self.facts.holds("<", offset, extent)
-            elif maybe:
-                fine = False
-            else:
-                self.add(Condition(argument, offset, extent))
+        certain = at.low == at.high and len(at.low or ()) == 1
+        for terms, end in ((at.low, None), (at.high, extent)):
+            for argument, offset in terms or ():
+                if argument is None:
+                    if self.facts.holds(
+                        *((">=", offset, ZERO) if end is None else ("<", offset, end))
+                    ):
+                        continue
+                    # Whether a place known but for sizes is inside is seen at the entry.
+                    if not (guarded and certain):
+                        fine &= guarded
+                        continue
+                if maybe:
+                    fine = False
+                else:
+                    self.add(Condition(argument, offset, end, self.sizes))
         (self.ranges.covered if fine else self.ranges.open).add(id(node))
         if not fine:
             self.ranges.extents.add(extent)
+            if self.at is not None:
+                self.ranges.fails.add(self.at)
 
     def division(self, op: str, dtype: str, by: Bounds) -> None:
         if op not in ("div", "rem") or dtype not in INTEGERS:
             return
         positive = any(a is None and self.facts.holds(">", d, ZERO) for a, d in by.low or ())
         negative = any(a is None and self.facts.holds("<", d, ZERO) for a, d in by.high or ())
-        self.ranges.divides |= not (positive or negative)
+        if not (positive or negative):
+            self.ranges.divides = True
+            if self.at is not None:
+                self.ranges.fails.add(self.at)
 
     def add(self, condition: Condition) -> None:
         if condition not in self.ranges.conditions:
@@ -208,6 +248,7 @@ class _Frame:
     def region(self, region: ir.Region, maybe: bool = False) -> list[Abstract]:
         outer, self.maybe = self.maybe, self.maybe or maybe
         for op in region.ops:
+            self.walk.at = op.span
             for value, result in zip(op.results, self.step(op), strict=False):
                 self.env[value] = result
         self.maybe = outer
@@ -220,7 +261,7 @@ class _Frame:
             case ir.DimValue(dim=dim):
                 wide = _wide(op.result.type) or dim.constant is not None
                 return [_constant(self.dim(dim)) if wide else UNKNOWN]
-            case ir.Binary(op=name, a=a, b=b):
+            case ir.Binary(op=name, a=a, b=b) if not isinstance(a.type, EnumType):
                 self.walk.division(name, dtype_of(a.type), self.get(b))
                 return [self.binary(name, self.get(a), self.get(b), _wide(a.type))]
             case ir.Cast(x=x):
@@ -236,13 +277,16 @@ class _Frame:
             case ir.Iota():
                 (extent,) = shape_of(op.result.type)
                 assert isinstance(extent, Dim)
+                if dtype_of(op.result.type) not in INTEGERS:
+                    return [UNKNOWN]
                 if not _wide(op.result.type) and not self.fits(self.dim(extent), op.result.type):
                     return [UNKNOWN]
                 return [Bounds(((None, ZERO),), ((None, self.dim(extent) - 1),), True)]
             case ir.Select(a=a, b=b):
                 return [_both(self.get(a), self.get(b))]
-            case ir.Grid(body=body):
-                return [_flat(self.expression(body, False))]
+            case ir.Grid(indices=indices, body=body):
+                with self.over(indices):
+                    return [_flat(self.expression(body, False))]
             case ir.MakeTuple(items=items) | ir.MakeStruct(items=items):
                 return [tuple(self.env.get(item, UNKNOWN) for item in items)]
             case ir.TupleGet(x=x, index=index):
@@ -351,9 +395,37 @@ class _Frame:
                 inner = maybe or lazy
                 both = _both(self.expression(a, inner), self.expression(b, inner))
                 return both if isinstance(both, Bounds) else UNKNOWN
+            case ir.GReduce(_, indices, inner_body):
+                with self.over(indices):
+                    self.expression(inner_body, maybe)
+                return UNKNOWN
+            case ir.GApply(callee, generics, args):
+                at, before = self.walk.at, len(self.walk.ranges.fails)
+                applied = self.walk.bound.functions[callee]
+                given: list[Abstract] = [self.expression(arg, maybe) for arg in args]
+                dims = self.bind(applied.dims, generics)
+                self.walk.function(applied, given, dims, True, self.guarded)
+                self.walk.at = at
+                if at is not None and len(self.walk.ranges.fails) > before:
+                    self.walk.ranges.fails.add(at)
+                return UNKNOWN
         for child in ir.children(node):
             self.expression(child, maybe)
         return UNKNOWN
+
+    @contextmanager
+    def over(self, indices: tuple[ir.Idx, ...]) -> Iterator[None]:
+        """What is computed for each of `indices`, and for none where an axis is empty."""
+        outer = self.walk.sizes
+        extents: list[Dim] = []
+        for index in indices:
+            parts = index.extent if isinstance(index.extent, tuple) else (index.extent,)
+            extents += [self.dim(part) for part in parts if isinstance(part, Dim)]
+        self.walk.sizes = outer | self.walk.within(extents)
+        try:
+            yield
+        finally:
+            self.walk.sizes = outer
 
     def access(self, node: ir.GRead, maybe: bool) -> Bounds:
         x = self.get(node.value)
@@ -399,6 +471,6 @@ class _Frame:
             callee = self.walk.bound.functions[str(op.attrs["callee"])]
             args: list[Abstract] = [UNKNOWN, *(self.env.get(arg, UNKNOWN) for arg in op.args)]
             dims = self.bind(callee.dims, tuple(op.attrs.get("generics") or ()))  # type: ignore[arg-type]
-            self.walk.function(callee, args, dims, self.maybe, True)
+            self.walk.function(callee, args, dims, self.maybe, self.guarded)
             return []
         return [UNKNOWN] * len(op.results)

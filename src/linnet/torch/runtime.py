@@ -112,6 +112,11 @@ def extreme(op: str, a: Any, b: Any) -> Tensor:
     return torch.clamp_max(a, b) if op == "min" else torch.clamp_min(a, b)
 
 
+def over(a: Any, b: Tensor, dtype: str) -> Tensor:
+    """A number divided by a tensor; torch's own operator rounds the reciprocal first."""
+    return torch.div(tensor(a, dtype, b.device), b)
+
+
 def select(condition: Any, a: Any, b: Any, dtype: str, device: Any) -> Tensor:
     """`torch.where` where both branches may be Python numbers, or the condition one."""
     if not isinstance(condition, Tensor):

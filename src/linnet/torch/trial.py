@@ -139,6 +139,8 @@ def made_up(entry: Any, own: Mapping[str, int]) -> tuple[list[Any], dict[str, in
     highs: dict[str, int] = {}
     for condition in ranges.conditions:
         name, offset = condition.argument, condition.offset.evaluate(own)
+        if name is None:  # it speaks of sizes alone
+            continue
         if condition.extent is None:
             lows[name] = max(lows.get(name, 0), -offset)
         else:

@@ -1,6 +1,7 @@
 """Removal of what is unused.
 
-Identity: a pure operation without uses has no effect. Class: exact.
+Identity: a pure operation without uses has no effect. Class: exact. An operation that may end in an
+error (`fails` has where it stands in the source) has one, and stays.
 """
 
 from __future__ import annotations
@@ -9,10 +10,25 @@ from linnet.ir.bound import Bound, Instance
 from linnet.ir.effects import pure, walk_ops
 from linnet.ir.passes.tools import use_counts
 from linnet.ir.print import callees, reachable
-from linnet.ir.program import Region
+from linnet.ir.program import Binary, Call, Grid, Op, Region, Slice
+from linnet.source import Span
+
+NOTHING: frozenset[Span] = frozenset()
 
 
-def remove_dead(instance: Instance, bound: Bound) -> Instance:
+def may_fail(op: Op, bound: Bound, fails: frozenset[Span]) -> bool:
+    """Whether an operation, or one that it calls, stands at a place of `fails`."""
+    if not fails:
+        return False
+    if isinstance(op, (Grid, Slice, Binary)):
+        return op.span in fails
+    if isinstance(op, Call):
+        callee = bound.functions[op.callee]
+        return any(may_fail(inner, bound, fails) for inner in callee.body.ops)
+    return any(may_fail(inner, bound, fails) for region in op.regions() for inner in region.ops)
+
+
+def remove_dead(instance: Instance, bound: Bound, fails: frozenset[Span] = NOTHING) -> Instance:
     """In place. A call that writes state stays, whatever becomes of its result."""
     counts = use_counts(instance.body)
 
@@ -28,7 +44,8 @@ def remove_dead(instance: Instance, bound: Bound) -> Instance:
     def clean(region: Region) -> None:
         kept = []
         for op in reversed(region.ops):
-            if not any(counts[r] for r in op.results) and pure(op, bound.functions):
+            unused = not any(counts[r] for r in op.results)
+            if unused and pure(op, bound.functions) and not may_fail(op, bound, fails):
                 for value in op.operands():
                     counts[value] -= 1
                 for inner in op.regions():

@@ -41,7 +41,7 @@ from linnet.ir.program import (
     Unary,
     Value,
 )
-from linnet.ir.types import FLOATS, ScalarType, StructType, dtype_of, shape_of
+from linnet.ir.types import FLOATS, EnumType, ScalarType, StructType, dtype_of, shape_of
 
 
 def fold(instance: Instance, exact: bool = False) -> Instance:
@@ -202,6 +202,8 @@ class _Folder:
 
     def binary(self, op: Op, name: str, a: Value, b: Value) -> Value | Op | None:
         x, y = self.literal(a), self.literal(b)
+        if isinstance(a.type, EnumType):
+            return None if x is None or y is None else self.number(op, (x == y) == (name == "eq"))
         dtype = dtype_of(a.type)
         if x is not None and y is not None and isinstance(op.result.type, ScalarType):
             return self.number(op, numbers.binary(name, x, y, dtype))

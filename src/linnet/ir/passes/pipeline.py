@@ -8,7 +8,7 @@ from linnet.ir.bound import Bound, Instance
 from linnet.ir.effects import effects
 from linnet.ir.passes.constants import hoist_constants
 from linnet.ir.passes.contraction import contract
-from linnet.ir.passes.dead import remove_dead, remove_unreachable
+from linnet.ir.passes.dead import NOTHING, remove_dead, remove_unreachable
 from linnet.ir.passes.fold import fold
 from linnet.ir.passes.in_place import write_in_place
 from linnet.ir.passes.index_notation import simplify_grids
@@ -21,6 +21,7 @@ from linnet.ir.passes.ranks import find_ranks
 from linnet.ir.passes.share import share
 from linnet.ir.passes.tables import rows_of_tables
 from linnet.ir.passes.tools import copy_bound
+from linnet.source import Span
 
 NUMERICS = ("exact", "equivalent", "fast")
 Check = Callable[[str, Instance, Bound], None]
@@ -33,6 +34,7 @@ def optimize(
     in_place: bool = True,
     across_calls: bool = True,
     check: Check | None = None,
+    fails: frozenset[Span] = NOTHING,
 ) -> Bound:
     """A new program that computes the same, within the numerics class.
 
@@ -40,7 +42,8 @@ def optimize(
     reassociate (the two differ in kernels, not here). Without `in_place` states are assigned
     as values, which automatic differentiation needs; without `across_calls` every method computes
     all of its own values, so that they can be watched there. `check(pass name, instance, bound)`
-    runs after every pass on every instance; tests give the verifier.
+    runs after every pass on every instance; tests give the verifier. What stands at one of `fails`
+    in the source may end in an error, and is kept although nothing uses it.
     """
     if numerics not in NUMERICS:
         raise ValueError(f"numerics is one of {', '.join(NUMERICS)}, not {numerics!r}")
@@ -55,7 +58,7 @@ def optimize(
     def clean(instance: Instance) -> None:
         run("fold", lambda f: fold(f, numerics == "exact"), instance)
         run("share", lambda f: share(f, bound), instance)
-        run("dead", lambda f: remove_dead(f, bound), instance)
+        run("dead", lambda f: remove_dead(f, bound, fails), instance)
 
     for instance in bound.functions.values():  # callees first
         run("inline", lambda f: inline(f, bound), instance)
@@ -79,12 +82,12 @@ def optimize(
         clean(instance)
         run("constants", lambda f: hoist_constants(f, bound), instance)
         run("share", lambda f: share(f, bound), instance)
-        run("dead", lambda f: remove_dead(f, bound), instance)
+        run("dead", lambda f: remove_dead(f, bound, fails), instance)
         if across_calls:
             run("parameters", invariants.to_callers, instance)
-            run("dead", lambda f: remove_dead(f, bound), instance)
+            run("dead", lambda f: remove_dead(f, bound, fails), instance)
         if in_place:
             run("in place", lambda f: write_in_place(f, bound), instance)
-            run("dead", lambda f: remove_dead(f, bound), instance)
+            run("dead", lambda f: remove_dead(f, bound, fails), instance)
             run("protect", lambda f: protect(f, bound, summary), instance)
     return remove_unreachable(bound)
