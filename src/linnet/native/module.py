@@ -6,6 +6,7 @@ needs besides (the arena) is planned once for each set of dimensions and kept.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import threading
@@ -196,9 +197,14 @@ class NativeModule:
 
 
 def _anonymous(size: int) -> Any:
+    """Memory of this process alone, in large pages where the system has them."""
     import mmap
 
-    return mmap.mmap(-1, size)
+    made = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if size >= 4 << 20:
+        with contextlib.suppress(OSError):
+            made.madvise(mmap.MADV_HUGEPAGE)
+    return made
 
 
 class NativeEntry:

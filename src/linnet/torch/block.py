@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
 
 class Block:
-    """One instance of a block. Attributes are named by `attribute`; there are no others."""
+    """One instance of a block. Attributes are named by `attribute`; there are no others.
+
+    `changes` counts what was set on any block: who keeps addresses looks them up again when it
+    has moved, and need not look at every tensor before each step.
+    """
+
+    changes = 0
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        Block.changes += 1
+        self.__dict__[name] = value
 
     def __repr__(self) -> str:
         return f"Block({', '.join(self.__dict__)})"

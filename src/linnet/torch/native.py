@@ -16,6 +16,7 @@ from torch import Tensor
 from linnet.errors import BackendError, InputError
 from linnet.ir.types import ScalarType, StructType, TensorType, TupleType, Type
 from linnet.torch import dtypes
+from linnet.torch.block import Block
 from linnet.torch.ranges import Ranges
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Native:
         self._fixed: dict[str, int] = {}
         self._ready = False
         self._params: dict[str, int] = {}
+        self._bound: tuple[NativeModule | None, int] = (None, 0)  # what the addresses are of
         self._dense: dict[str, tuple[Any, Tensor]] = {}  # packed ones that had to be opened
         self._paths: frozenset[str] | None = None
         if self.reason is not None and self.backend == "native":
@@ -191,6 +193,9 @@ class Native:
         """
         model = self.model
         known = self._params
+        changes = Block.changes
+        if self._bound == (module, changes):
+            return True
         for table in (model._params, model._states):
             for path, (block, name, _) in table.items():
                 held: Any = getattr(block, name)
@@ -215,6 +220,7 @@ class Native:
                         return False
                     module.bind(path, address, table=self._table)
                     known[path] = address
+        self._bound = (module, changes)
         return True
 
     def _opened(self, module: NativeModule) -> frozenset[str]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from linnet.ir.manifest import Parameter
 from linnet.torch import dtypes
+from linnet.weights.room import in_large_pages
 
 if TYPE_CHECKING:
     from linnet.weights.choice import Choice
@@ -52,6 +53,8 @@ class RandomWeights:
                 self.cast[key] = (self.pool * scale).to(dtype)
             source = self.cast[key]
         tensor = torch.empty(size, dtype=dtype, device=self.device)
+        if tensor.device.type == "cpu":
+            in_large_pages(tensor.data_ptr(), tensor.nbytes)
         at = crc32(parameter.path.encode()) % POOL
         filled = 0
         while filled < size:

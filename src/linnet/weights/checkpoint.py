@@ -18,6 +18,7 @@ from linnet.weights.importers import Recipe, declared, recipes
 from linnet.weights.json_text import JsonError, read_json
 from linnet.weights.moved import read_following, read_moved
 from linnet.weights.packed import BITS, Packed, read_packed
+from linnet.weights.room import room
 from linnet.weights.safetensors import INDEX, SafetensorsFile
 from linnet.weights.tensor_info import TensorInfo
 
@@ -156,7 +157,7 @@ class Checkpoint:
                 raise WeightsError(f"{info.file}: tensor `{name}` is bool, but holds other bytes")
             return view
         if out is None:
-            out = memoryview(bytearray(bytes_of(dtype, info.shape)))
+            out = room(bytes_of(dtype, info.shape))
         try:
             convert(source.peek(name), info.dtype, dtype, out)
         except WeightsError as error:

@@ -10,6 +10,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from linnet.errors import WeightsError
+from linnet.weights.room import room
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,7 +52,7 @@ def convert(raw: memoryview, source: str, target: str, out: memoryview | None = 
     """
     count = raw.nbytes // SIZES[source]
     if out is None:
-        out = memoryview(bytearray(count * SIZES[target]))
+        out = room(count * SIZES[target])
     if out.nbytes != count * SIZES[target]:
         raise WeightsError(
             f"the memory to fill has {out.nbytes} bytes; {count} elements of {target} need "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from linnet.errors import WeightsError
 from linnet.weights.dtypes import CHUNK, SIZES, floats, packed
+from linnet.weights.room import room
 from linnet.weights.tensor_info import TensorInfo
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def read_scaled(
     ):
         raise WeightsError(f"scales {list(scale.shape)} do not go with {list(info.shape)}")
     if out is None:
-        out = memoryview(bytearray(rows * width * SIZES[dtype]))
+        out = room(rows * width * SIZES[dtype])
     out = out.cast("B")
     table, columns = _table(), np.arange(width) // wide
     each = SIZES[dtype] * width

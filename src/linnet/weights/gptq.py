@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from linnet.errors import WeightsError
 from linnet.weights.dtypes import CHUNK, SIZES, floats, packed
+from linnet.weights.room import room
 from linnet.weights.tensor_info import TensorInfo
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def read_integers(
 
     each = SIZES[dtype] * width
     if out is None:
-        out = memoryview(bytearray(rows * each))
+        out = room(rows * each)
     out = out.cast("B")
     step = max(per, CHUNK // max(1, width) // per * per)
     for start in range(0, rows, step):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import sys
@@ -61,5 +62,8 @@ def _map(descriptor: int) -> mmap.mmap:
         # Without NORESERVE a private writable mapping counts as memory to come, and one
         # larger than the machine's memory is refused although nothing of it is written.
         flags = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0x4000)
-        return mmap.mmap(descriptor, 0, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        made = mmap.mmap(descriptor, 0, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        with contextlib.suppress(OSError):  # the file read into large pages, where there are some
+            made.madvise(mmap.MADV_HUGEPAGE)
+        return made
     return mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from linnet.weights.dtypes import SIZES, bytes_of, convert
 from linnet.weights.importers import Recipe
+from linnet.weights.room import room
 from linnet.weights.tensor_info import TensorInfo
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def read_following(
 ) -> memoryview:
     """Parts that follow one another, each read to its place."""
     if out is None:
-        out = memoryview(bytearray(bytes_of(dtype, recipe.info.shape)))
+        out = room(bytes_of(dtype, recipe.info.shape))
     out = out.cast("B")
     start = 0
     for info in infos:

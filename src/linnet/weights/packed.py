@@ -15,6 +15,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from linnet.ir.groups import GROUPS, group_of
+from linnet.weights.room import room
 
 if TYPE_CHECKING:
     import numpy as np
@@ -153,7 +154,7 @@ def read_packed(packed: Packed, dtype: str, out: memoryview | None = None) -> me
     width, rows = packed.shape[-1], packed.rows
     each = SIZES[dtype] * width
     if out is None:
-        out = memoryview(bytearray(rows * each))
+        out = room(rows * each)
     step = max(1, PART // max(1, width))
     for start in range(0, rows, step):
         stop = min(start + step, rows)
