@@ -64,6 +64,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     load.add_argument("--quantize", metavar="FORMAT", help="int8 or int4: pack the weights on load")
     load.add_argument(
+        "--embedding", type=int, choices=(4, 8), default=8,
+        help="bits of embeddings and of heads of their shape under int4 (default: 8)",
+    )  # fmt: skip
+    load.add_argument("--cache", metavar="FORMAT", help="int8: keep keys and values in 8 bits")
+    load.add_argument(
         "--cache-size", metavar="MB", type=float, help="memory for prompts kept (256)"
     )
     load.add_argument(
@@ -130,6 +135,7 @@ def _loader(
         "device": args.device,
         "numerics": args.numerics,
         "quantize": args.quantize,
+        "embedding": args.embedding,
     }
 
     def load(progress: Callable[[str], None]) -> Engine | Embedder:
@@ -140,6 +146,8 @@ def _loader(
 
         progress(f"checking {args.model}")
         if kind_of(args.model, args.root) == "encoder":
+            if args.cache is not None:
+                raise InputError("--cache: an encoder has no caches of keys and values")
             return open_embedder(args.model, progress=progress, **common)
         engine = open_engine(
             args.model,
@@ -152,6 +160,7 @@ def _loader(
             name=name,
             observer=observer,
             progress=progress,
+            cache=args.cache,
             **common,
         )
         try:

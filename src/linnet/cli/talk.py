@@ -47,6 +47,11 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         help="exact: as written, slow; equivalent: up to reassociation; fast (default)",
     )
     load.add_argument("--quantize", metavar="FORMAT", help="int8 or int4: pack the weights on load")
+    load.add_argument(
+        "--embedding", type=int, choices=(4, 8), default=8,
+        help="bits of embeddings and of heads of their shape under int4 (default: 8)",
+    )  # fmt: skip
+    load.add_argument("--cache", metavar="FORMAT", help="int8: keep keys and values in 8 bits")
     draw = parser.add_argument_group("sampling (default: the model's own, else greedy)")
     draw.add_argument("--max-new", type=int, metavar="N", help="at most N new tokens")
     draw.add_argument("--temperature", type=float, metavar="X", help="0 is greedy")
@@ -95,6 +100,8 @@ def load_model(args: argparse.Namespace) -> Loaded:
         device=args.device,
         numerics=args.numerics,
         quantize=args.quantize,
+        embedding=args.embedding,
+        cache=args.cache,
     )
     return Loaded(model, text, settings, context, recurrent)
 
@@ -155,8 +162,8 @@ def _generics(
 ) -> tuple[Generics, Context | None, frozenset[str]]:
     """The generics to load with: one row, and a context that fits; and the recurrent states."""
     from linnet.ir.manifest import manifest, root_block
-    from linnet.text.context import choose_context, state_bytes_of
-    from linnet.weights.dtypes import bytes_of
+    from linnet.text.context import choose_context
+    from linnet.weights.occupied import state_bytes, weight_bytes
 
     program = target.program()
     root = root_block(program, target.root)
@@ -182,10 +189,11 @@ def _generics(
     most = target.card.generics.get("MaxSeq") if target.card else None
     generics.setdefault("MaxSeq", 1)
 
-    stored = sum(bytes_of(p.dtype, p.shape) for p in parameters(generics) if p.kind != "state")
-    stored = _few_bits(args.quantize, weights, target, generics) or stored
+    stored = weight_bytes(
+        program, root, generics, target.bindings(), weights, args.quantize, args.embedding
+    )
     context = choose_context(
-        state_bytes_of(parameters, generics, bytes_of),
+        state_bytes(program, root, generics, args.cache),
         most if isinstance(most, int) else None,
         wanted=wanted,
         weights=stored,
@@ -198,28 +206,6 @@ def _generics(
         p.path for p in parameters(generics) if p.kind == "state" and p.shape == shapes[p.path]
     )
     return generics, context, recurrent
-
-
-def _few_bits(quantize: str | None, weights: Any, target: Target, generics: Generics) -> int:
-    """Bytes of weights that are packed on load, or that a file holds packed; 0 where none are."""
-    from linnet.ir.manifest import root_block
-    from linnet.ir.memory import held, in_checkpoint, storage
-    from linnet.weights.checkpoint import open_checkpoint
-    from linnet.weights.packed import BITS, BLOCKS
-
-    if quantize in BITS:
-        program = target.program()
-        stored = storage(program, root_block(program, target.root))
-        kept = in_checkpoint(stored, target.bindings())
-        return held(kept, generics, frozenset(), BITS[quantize])["weights"]
-    if weights is None:
-        return 0
-    as_stored = {*BITS, *BLOCKS} if quantize == "stored" else {*BITS}
-    with open_checkpoint(weights) as checkpoint:
-        infos = [info for info in checkpoint.tensors.values() if info.alias is None]
-        if not any(info.dtype in as_stored for info in infos):
-            return 0
-        return sum(info.nbytes for info in infos)
 
 
 def _free(device: str) -> int | None:

@@ -85,6 +85,7 @@ def open_embedder(
     device: str = "cpu",
     numerics: str = "fast",
     quantize: str | None = None,
+    embedding: int = 8,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Embedder:
     """Loads an encoder; arguments as of `open_engine`. Raises `linnet.Error`."""
@@ -107,5 +108,6 @@ def open_embedder(
         device=device,
         numerics=numerics,
         quantize=quantize,
+        embedding=embedding,
     )
     return Embedder(loaded, text)

@@ -8,7 +8,6 @@ every token (recurrent); it can be copied, but not cut.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import torch
@@ -85,8 +84,7 @@ def layout_of(model: Any) -> Layout:
         changed = [i for i, (a, b) in enumerate(zip(row, longer[path].shape[1:])) if a != b]
         if len(changed) == 1 and row[changed[0]] == context:
             positional[path] = changed[0]
-            count = prod(row) // context
-            position_bytes += bytes_of(state.dtype, (count,))
+            position_bytes += model.state_bytes(path) // context // batch
         else:
             recurrent.append(path)
             recurrent_bytes += bytes_of(state.dtype, row)

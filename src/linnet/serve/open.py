@@ -34,6 +34,8 @@ def open_engine(
     device: str = "cpu",
     numerics: str = "fast",
     quantize: str | None = None,
+    embedding: int = 8,
+    cache: str | None = None,
     snapshot_bytes: int | None = None,
     snapshot_folder: StrPath | None = None,
     max_waiting: int = 128,
@@ -46,8 +48,9 @@ def open_engine(
 
     `model` is a zoo name, a folder or a `.linnet` file; `weights` as in `linnet.load`, or
     "random". `rows` answers run at once. Without `max_seq` the context is the longest at which
-    the rows fit the memory. `snapshot_bytes` by default holds 256 MB, or sixteen recurrent states
-    where that is more. `progress` gets a line for each stage. Raises `linnet.Error`.
+    the rows fit the memory. `quantize`, `embedding` and `cache` as in `linnet.load`.
+    `snapshot_bytes` by default holds 256 MB, or sixteen recurrent states where that is more.
+    `progress` gets a line for each stage. Raises `linnet.Error`.
     """
     from linnet.nest.card import has_card, read_card
     from linnet.nest.zoo import find_model
@@ -66,13 +69,16 @@ def open_engine(
     bound[BATCH] = 1
     most = bound.get(CONTEXT)
     progress(f"checking {path}")
-    length, said = _context(path, card, root, bound, count + LANES, max_seq, most, device)
+    few = {"quantize": quantize, "embedding": embedding}
+    length, said = _context(
+        path, card, root, bound, count + LANES, max_seq, most, device, given, few, cache
+    )
     bound[CONTEXT] = length
     progress(said)
     progress("loading weights")
     loaded = load(
         path, root=root, weights="random" if random else given, generics=bound, device=device,
-        numerics=numerics, quantize=quantize,
+        numerics=numerics, quantize=quantize, embedding=embedding, cache=cache,
     )  # fmt: skip
     if snapshot_bytes is None:
         snapshot_bytes = max(SNAPSHOTS, KEPT * layout_of(loaded).recurrent_bytes)
@@ -121,22 +127,23 @@ def _context(
     wanted: int | None,
     most: Any,
     device: str,
+    weights: Any,
+    few: dict[str, Any],
+    cache: str | None,
 ) -> tuple[int, str]:
     """The context's length, and the line that says so."""
     from linnet.check.path import check_path
-    from linnet.ir.manifest import manifest, root_block
-    from linnet.text.context import choose_context, state_bytes_of
-    from linnet.weights.dtypes import bytes_of
+    from linnet.ir.manifest import root_block
+    from linnet.text.context import choose_context
+    from linnet.weights.bindings import read_bindings
+    from linnet.weights.occupied import state_bytes, weight_bytes
 
     program = check_path(path)
     block = root_block(program, root or (card.root if card else None))
-
-    def parameters(values: dict[str, int | str]) -> list[Any]:
-        return list(manifest(program, block, values))
-
     bound.setdefault(CONTEXT, 1)
-    stored = sum(bytes_of(p.dtype, p.shape) for p in parameters(bound) if p.kind != "state")
-    one = state_bytes_of(parameters, bound, bytes_of)
+    names = read_bindings(card.weights.bindings) if card and card.weights.bindings else {}
+    stored = weight_bytes(program, block, bound, names, weights, **few)
+    one = state_bytes(program, block, bound, cache)
     free = None
     if device != "cpu":
         from linnet.torch.memory import free_memory

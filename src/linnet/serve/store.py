@@ -32,8 +32,11 @@ def fingerprint(model: Any) -> str:
     digest = hashlib.blake2b(digest_size=16)
     generics = {k: v for k, v in model.generics.items() if k not in (BATCH, CONTEXT)}
     digest.update(repr((VERSION, sorted(generics.items()), model.numerics)).encode())
+    if model.caches:
+        digest.update(repr(sorted(model.caches)).encode())
     for path, tensor in model.state_dict().items():
-        flat = tensor.detach().reshape(-1)
+        packed = getattr(tensor, "packed", None)  # sampled as it lies: opening it takes memory
+        flat = (tensor if packed is None else packed[1]).detach().reshape(-1)
         sample = flat[:: max(1, flat.numel() // 256)][:300].cpu().contiguous()
         digest.update(repr((path, tuple(tensor.shape), str(tensor.dtype))).encode())
         digest.update(sample.view(torch.uint8).numpy().tobytes())
@@ -122,7 +125,7 @@ def _node(
     parent = cache.root if entry["parent"] is None else made[entry["parent"]]
     if parent is None or not tokens or tokens[0] in parent.children:
         return None
-    states = {p.path: p for p in model.manifest if p.kind == "state"}
+    declared = {p.path: p.dtype for p in model.manifest if p.kind == "state"}
     need = len(tokens) * layout.position_bytes
     if cache.bytes + need + layout.recurrent_bytes > cache.budget:
         return None
@@ -132,15 +135,19 @@ def _node(
         value = torch.frombuffer(bytearray(raw), dtype=dtypes.STORAGE[dtype]).view(shape)
         return dtypes.to_carrier(value, dtype).to(model.device)
 
+    def form(path: str) -> tuple[str, list[int]]:
+        shape, _ = model.state_form(path)
+        return "u8" if path in model.caches else declared[path], shape[1:]
+
     segment: list[Tensor] = []
     for j, (path, axis) in enumerate(layout.positional.items()):
-        shape = list(states[path].shape[1:])
+        dtype, shape = form(path)
         shape[axis] = len(tokens)
-        segment.append(tensor(f"s{j}", states[path].dtype, tuple(shape)))
+        segment.append(tensor(f"s{j}", dtype, tuple(shape)))
     node = cache.attach(parent, tokens, tuple(segment))
     if entry["recurrent"]:
         node.recurrent = tuple(
-            tensor(f"r{j}", states[path].dtype, tuple(states[path].shape[1:]))
+            tensor(f"r{j}", form(path)[0], tuple(form(path)[1]))
             for j, path in enumerate(layout.recurrent)
         )
         cache.bytes += layout.recurrent_bytes

@@ -356,8 +356,8 @@ class Model:
 
         Raises InputError for a path that is missing and for another shape or dtype.
         """
-        for path, (_, _, member) in self._states.items():
-            shape, dtype = self._form(path, member)
+        for path in self._states:
+            shape, dtype = self.state_form(path)
             held = tensors.get(path)
             if held is None or list(held.shape) != shape or held.dtype != dtype:
                 found = "nothing" if held is None else f"{list(held.shape)} of {held.dtype}"
@@ -369,8 +369,9 @@ class Model:
             setattr(block, name, tensor)
         self._allocated = True
 
-    def _form(self, path: str, member: Any) -> tuple[list[int], torch.dtype]:
-        """The shape and dtype of the tensor that a state lives in."""
+    def state_form(self, path: str) -> tuple[list[int], torch.dtype]:
+        """The shape and dtype of the tensor that a state lives in, allocated or not."""
+        member = self._states[path][2]
         shape = [dim.constant for dim in getattr(member.type, "shape", ())]
         if path in self.caches:
             return [*shape[:-1], row_bytes(shape[-1]) or 0], torch.uint8
@@ -384,7 +385,7 @@ class Model:
 
     def state_bytes(self, path: str) -> int:
         """The bytes that a state takes, allocated or not."""
-        shape, dtype = self._form(path, self._states[path][2])
+        shape, dtype = self.state_form(path)
         return prod(shape) * dtype.itemsize
 
     def rebind(
