@@ -175,9 +175,10 @@ class Native:
             else:
                 inputs.append(value.item() if isinstance(value, Tensor) else value)
         results: list[Tensor] = []
-        for result in entry.results:
-            extents = [d.evaluate(dims) for d in getattr(result, "shape", ())]
-            results.append(torch.empty(extents, dtype=dtypes.STORAGE[result.dtype]))  # type: ignore[attr-defined]
+        with torch.inference_mode(False), torch.no_grad():  # ordinary tensors, as the caller's
+            for result in entry.results:
+                extents = [d.evaluate(dims) for d in getattr(result, "shape", ())]
+                results.append(torch.empty(extents, dtype=dtypes.STORAGE[result.dtype]))  # type: ignore[attr-defined]
         try:
             entry(inputs, dims, [t.data_ptr() for t in results], self._table)
         except InputError:  # nothing was written: the torch backend says which index and where
