@@ -500,6 +500,22 @@ class Emitter:
                 kept.append((frame, value, node))
         self.pending = kept
 
+    def make(self, frame: Frame, value: ir.Value) -> None:
+        node = frame.env[value]
+        if isinstance(node, Node) and not isinstance(node, (Mem, Scalar)):
+            frame.env[value] = self.memory(node) if node.shape else self.force(node)
+
+    def may_fail(self, op: ir.Op) -> bool:
+        """Whether an operation reads at an index that the entry's checks do not cover."""
+        if isinstance(op, ir.Slice):
+            return id(op) not in self.covered and any(isinstance(i, ir.AtValue) for i in op.items)
+        return isinstance(op, ir.Grid) and any(
+            isinstance(axis, ir.GExpr) and id(axis) not in self.covered
+            for node in ir.walk_expr(op.body)
+            if isinstance(node, ir.GRead)
+            for axis in node.axes
+        )
+
     # --- Regions and calls -----------------------------------------------------------------
 
     def region(self, frame: Frame, region: ir.Region) -> None:
@@ -508,13 +524,17 @@ class Emitter:
         for op in siblings_together(region.ops, self.bound.functions):
             if op.results and all(value in frame.env for value in op.results):
                 continue
-            if not op.results or any(frame.uses.get(v, 0) for v in op.results) or effect(op):
+            fails = self.may_fail(op)
+            used = any(frame.uses.get(value, 0) for value in op.results)
+            if not op.results or used or fails or effect(op):
                 handler = HANDLERS.get(type(op))
                 if handler is None:
                     raise Unsupported(type(op).__name__)
                 for value in op.operands():
                     frame.left[value] = frame.left.get(value, 1) - 1
                 handler(self, frame, op)
+                if fails:  # every element is computed, whichever of them are used
+                    self.make(frame, op.result)
 
     def inline(
         self,
