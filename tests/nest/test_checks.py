@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from linnet.cli.main import main
+from linnet.nest.checks.limits import run_limited
 from linnet.nest.checks.report import Report
 from linnet.nest.checks.run import check_folder
 
@@ -156,6 +157,21 @@ def test_an_entry_that_loops_for_ever_fails_in_time(tiny: Path) -> None:
     report = check_folder(tiny, online=False, seconds=2)
     assert "stopped after 2 seconds: it does not end" in problems(report, "forward"), report.text()
     assert time.monotonic() - before < 60  # beside other work; alone it takes five
+
+
+def test_a_step_that_waits_is_stopped_by_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It uses no processor time, as on a machine that gives it none."""
+    code = (
+        "from linnet.nest.checks.limits import begin\nimport time\nbegin('wait')\ntime.sleep(99)\n"
+    )
+    (tmp_path / "sleeper.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    before = time.monotonic()
+    (record,) = run_limited("sleeper", [], seconds=0.5, memory=1 << 30)
+    assert record["step"] == "wait" and "it does not end" in record["problems"][0]
+    assert time.monotonic() - before < 30
 
 
 def test_an_entry_that_takes_all_memory_fails(tiny: Path) -> None:

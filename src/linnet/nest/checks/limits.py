@@ -17,6 +17,7 @@ from linnet.nest.checks.report import Step
 
 _LINE = 1 << 20  # characters of one record
 _RECORDS = 200
+_BETWEEN = 60.0  # seconds by the clock outside steps: imports, on a busy machine
 
 
 def run_limited(
@@ -25,8 +26,9 @@ def run_limited(
     """Run `python -m module …`; the JSON records that it writes, a line each.
 
     Of a step with `"begins": true` the name is kept. A process that dies, or that is silent for
-    too long, becomes a problem of the step that it was at. `seconds` is processor time and is set
-    by the child itself for each of its steps (`begin`); `memory` is in bytes.
+    too long, becomes a problem of the step that it was at. Each step has `seconds` of processor
+    time, a limit that the child sets itself (`begin`), and half as much again by the clock, which
+    holds on a busy machine too and for a step that waits; `memory` is in bytes.
     """
     home = Path(__file__).resolve().parents[3]
     environment = {
@@ -48,10 +50,10 @@ def run_limited(
         )  # fmt: skip
         output = child.stdout
         assert output is not None
-        timer = _Timer(child, 4 * seconds + 30)
+        timer = _Timer(child, _BETWEEN)
         try:
             for number, line in enumerate(iter(lambda: output.readline(_LINE), b"")):
-                timer.restart()
+                timer.restart(_BETWEEN)
                 try:
                     record = json.loads(line)
                 except ValueError:
@@ -60,6 +62,7 @@ def run_limited(
                     break
                 if record.get("begins"):
                     step = str(record.get("step"))
+                    timer.restart(1.5 * seconds)
                     continue
                 step = "end"
                 yield record
@@ -98,8 +101,9 @@ class _Timer:
         timer.start()
         return timer
 
-    def restart(self) -> None:
+    def restart(self, seconds: float) -> None:
         self.timer.cancel()
+        self.seconds = seconds
         self.timer = self.start()
 
     def fire(self) -> None:

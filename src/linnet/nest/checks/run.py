@@ -15,7 +15,7 @@ from linnet.nest.checks.limits import run_limited
 from linnet.nest.checks.report import Report, Step
 from linnet.nest.zoo import find_weights
 
-SECONDS = 6.0  # of processor time for each step of a program
+SECONDS = 4.0  # of processor time for each step of a program; by the clock half as much again
 MEMORY = 4 << 30  # bytes of address space for the checker
 TRIAL_MEMORY = 16 << 30  # torch alone takes several gigabytes of it
 
