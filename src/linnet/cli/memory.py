@@ -49,6 +49,8 @@ def run(args: argparse.Namespace) -> int:
             target.generics[name] = value
     if args.tokens < 0:
         raise BindError(f"--tokens takes a number of tokens, found {args.tokens}")
+    if target.folder is not None and args.quantize is None:
+        args.quantize, args.embedding = target.folder.quantize, target.folder.embedding
     bits = QUANTIZED.get(args.quantize or "", 0)
     predicted = Prediction(target, args.tokens)
     found = predicted.at(bits, args.embedding, 8 if args.cache else 0)

@@ -13,6 +13,7 @@ from linnet.errors import BindError
 if TYPE_CHECKING:
     from linnet.ir.program import Program
     from linnet.nest.card import Card
+    from linnet.nest.described import Described
     from linnet.package import Package
 
 Generics = dict[str, "int | str"]
@@ -27,6 +28,7 @@ class Target:
     package: Package
     generics: Generics
     root: str | None  # a block's name, or None to choose the only one with entries
+    folder: Described | None = None  # MODEL was a folder of weights that names its model
 
     def program(self) -> Program:
         """The checked program. Raises CheckError."""
@@ -65,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def open_target(args: argparse.Namespace) -> Target:
     """Find what the arguments name. Raises PackageError, CardError, BindError or UsageError."""
     from linnet.nest.card import read_card
+    from linnet.nest.described import described
     from linnet.nest.zoo import find_model
     from linnet.package import open_package
 
@@ -76,12 +79,18 @@ def open_target(args: argparse.Namespace) -> Target:
             model = bind.pop()
         else:
             raise UsageError("no MODEL given: a name of the zoo, a folder or a .linnet file")
-    path = find_model(model)
+    folder = described(model)
+    path = find_model(folder.model if folder else model)
     card = read_card(path) if path.is_dir() and (path / "nest.toml").is_file() else None
     generics: Generics = dict(card.generics) if card else {}
-    generics.update(parse_bindings(bind))
     root = args.root or (card.root if card else None)
-    return Target(path, card, open_package(path), generics, root)
+    if folder is not None:
+        generics.update(folder.generics)
+        root = args.root or folder.root or root
+        if getattr(args, "weights", 0) is None:
+            args.weights = [str(folder.weights)]
+    generics.update(parse_bindings(bind))
+    return Target(path, card, open_package(path), generics, root, folder)
 
 
 def parse_bindings(items: list[str]) -> Generics:

@@ -14,14 +14,15 @@ from linnet.errors import WeightsError
 
 if TYPE_CHECKING:
     from linnet.ir.manifest import Parameter
+    from linnet.nest.described import Described
     from linnet.weights.choice import Choice
     from linnet.weights.folder import Output
 
 HELP = """\
 Write a model's weights in 4 or 8 bits as a folder of safetensors, with the tokenizer, the
 chat template and the generation defaults beside them. One tensor is in memory at a time. A
-run that was stopped goes on where it was. The folder loads as it lies:
-`linnet chat MODEL --weights DIR`."""
+run that was stopped goes on where it was. The folder loads as it lies and names its model:
+`linnet chat DIR`."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,8 +82,10 @@ def run(args: argparse.Namespace) -> int:
     texts: list[str] = []
 
     def finish(at: Path) -> None:
+        from linnet.nest.described import describe
         from linnet.text.copy import copy_text
 
+        describe(at, _described(target, args))
         texts.extend(copy_text(at, *places))
 
     files = write_folder(
@@ -97,6 +100,23 @@ def run(args: argparse.Namespace) -> int:
     )
     print(f"  with {', '.join(texts)}" if texts else "  without a tokenizer: none was found")
     return 0
+
+
+def _described(target: Target, args: argparse.Namespace) -> Described:
+    """What the folder says of itself: its model, and the sizes that are not the card's."""
+    from linnet.nest.described import Described
+    from linnet.nest.zoo import spoken
+
+    declared = target.card.generics if target.card else {}
+    generics = {
+        name: value
+        for name, value in target.generics.items()
+        if declared.get(name) != value and name not in ("Batch", "MaxSeq")
+    }
+    model = spoken(target.card) if target.card else str(target.path)
+    if Path(model).exists():
+        model = str(Path(model).resolve())
+    return Described(model, Path(args.output), generics, target.root, args.quantize, args.embedding)
 
 
 def _weights(args: argparse.Namespace, target: Target) -> Any:

@@ -58,8 +58,12 @@ def kind_of(model: str | Path, root: str | None = None) -> str:
     from linnet.check.path import check_path
     from linnet.ir.manifest import root_block
     from linnet.nest.card import has_card, read_card
+    from linnet.nest.described import described
     from linnet.nest.zoo import find_model
 
+    folder = described(model)
+    if folder is not None:
+        model, root = folder.model, root or folder.root
     path = find_model(model if isinstance(model, str) else Path(model))
     card = read_card(path) if path.is_dir() and has_card(path) else None
     program = check_path(path)
@@ -90,10 +94,16 @@ def open_embedder(
 ) -> Embedder:
     """Loads an encoder; arguments as of `open_engine`. Raises `linnet.Error`."""
     from linnet.nest.card import has_card, read_card
+    from linnet.nest.described import described
     from linnet.nest.zoo import find_model
     from linnet.serve.open import _text, _weights
     from linnet.torch.load import load
 
+    folder = described(model)
+    if folder is not None:
+        weights = folder.weights if weights is None else weights
+        model, root = folder.model, root or folder.root
+        generics = {**folder.generics, **(generics or {})}
     path = find_model(model if isinstance(model, str) else Path(model))
     card = read_card(path) if path.is_dir() and has_card(path) else None
     random = weights == "random"

@@ -53,12 +53,18 @@ def open_engine(
     `progress` gets a line for each stage. Raises `linnet.Error`.
     """
     from linnet.nest.card import has_card, read_card
+    from linnet.nest.described import described
     from linnet.nest.zoo import find_model
     from linnet.torch.load import load
 
     count = ROWS if rows is None else rows
     if count < 1:
         raise InputError(f"rows is {count}; expected an integer above 0")
+    folder = described(model)
+    if folder is not None:
+        weights = folder.weights if weights is None else weights
+        model, root = folder.model, root or folder.root
+        generics = {**folder.generics, **(generics or {})}
     path = find_model(model if isinstance(model, str) else Path(model))
     card = read_card(path) if path.is_dir() and has_card(path) else None
     random = isinstance(weights, str) and weights == "random"

@@ -17,6 +17,7 @@ from linnet.ir.caches import float_cache, row_bytes
 from linnet.ir.manifest import Parameter, manifest, root_block
 from linnet.ir.memory import storage
 from linnet.ir.specialize import specialize
+from linnet.nest.described import described
 from linnet.torch import dtypes
 from linnet.torch.module import NUMERICS, Model, Rebound
 from linnet.torch.packed import PackedTensor
@@ -54,7 +55,8 @@ def load(
 ) -> Model:
     """Check a model, bind it to its generics and weights, and make its entries callable.
 
-    `model` is a zoo name, a folder with a card or a package, or a `.linnet` file. `weights`
+    `model` is a zoo name, a folder with a card or a package, a `.linnet` file, or a folder that
+    `linnet quantize` wrote, which names its model. `weights`
     is a folder, a file, a list of files, or "random" (with `seed`); default: what the card
     names. `bindings` maps parameter paths to tensor names; default: the card's, else the
     paths themselves. `generics` override the card's. `numerics` is "exact", "equivalent" or
@@ -77,9 +79,14 @@ def load(
         raise InputError(f"embedding: expected 4 or 8 bits, found {embedding!r}")
     if cache is not None:
         _cacheable(cache, numerics, trainable)
-    path, card, program = _open(model)
-    block = _root(program, root or (card.root if card else None))
+    folder = described(Path(model))
+    path, card, program = _open(folder.model if folder else model)
     bound_generics: dict[str, Any] = dict(card.generics) if card else {}
+    if folder is not None:
+        bound_generics.update(folder.generics)
+        root = root or folder.root
+        weights = folder.weights if weights is None else weights
+    block = _root(program, root or (card.root if card else None))
     bound_generics.update(generics or {})
     listed = manifest(program, block, bound_generics) if block else []
     choice = Choice(program, block, bound_generics, quantize, embedding)

@@ -1,8 +1,9 @@
 """Writing a checkpoint of packed weights: one tensor in memory, whole or not at all, to go on.
 
 Shards are written in a folder beside the one asked for, `NAME.partial`, each under a passing
-name until it is complete. A run that was stopped finds the complete ones again, where the plan
-is the same, and makes the others; the last step renames the folder.
+name until it is complete. A run that was stopped, at whatever moment, finds the complete ones
+again, where the plan is the same, and makes the others; the last step renames the folder. The
+plan's file is locked while a run writes, so that two runs never write the same folder.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from linnet.weights.dtypes import bytes_of
 from linnet.weights.packed import Packed, group_of, sizes
 from linnet.weights.safetensors import INDEX, PACKED, SCALE, layout, write_index
 
-PLAN = "plan.json"
+PLAN = ".plan.json"
+SPARE = 16 << 20  # bytes that a file system wants for itself, and the text files
 Made = Packed | memoryview
 
 
@@ -63,7 +65,8 @@ def write_folder(
 
     `about` identifies what is written: a partial folder with another one is begun anew.
     `progress(done, total, name)` counts bytes. `finish` puts other files into the folder
-    before it gets its name. Raises WeightsError where `folder` is there and not empty.
+    before it gets its name. Raises WeightsError where `folder` is there and not empty, where
+    another run writes it, and where the disk has too little room.
     """
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         raise WeightsError(f"{folder}: is there already; remove it or choose another folder")
@@ -71,8 +74,15 @@ def write_folder(
     shards = _shards(outputs, shard_bytes)
     total = sum(output.nbytes for output in outputs)
     names = _names(len(shards))
+    lock: int | None = None
     try:
-        _begin(work, outputs, about, shard_bytes)
+        lock = _begin(work, outputs, about, shard_bytes)
+        there = sum(
+            sum(output.nbytes for output in shard)
+            for name, shard in zip(names, shards)
+            if (work / name).is_file()
+        )
+        _check_room(work, total - there)
         done = 0
         for name, shard in zip(names, shards):
             if not (work / name).is_file():
@@ -90,12 +100,15 @@ def write_folder(
             write_index(work / INDEX, files, total)
         if finish is not None:
             finish(work)
-        (work / PLAN).unlink()
         if folder.is_dir():
             folder.rmdir()
         os.replace(work, folder)
+        (folder / PLAN).unlink()  # last: until then a stopped run is known as one
     except OSError as error:
         raise WeightsError(f"{folder}: cannot be written: {error.strerror or error}") from error
+    finally:
+        if lock is not None:
+            os.close(lock)
     return [folder / name for name in names]
 
 
@@ -107,22 +120,51 @@ def _names(count: int) -> list[str]:
 
 def _begin(
     work: Path, outputs: Sequence[Output], about: Mapping[str, str], shard_bytes: int
-) -> None:
-    """Keep the complete shards of an earlier run with the same plan; drop everything else."""
+) -> int:
+    """Keep the complete shards of an earlier run with the same plan; drop everything else. The
+    plan's file, open and locked."""
     listed = [[o.name, o.dtype, list(o.shape), o.kind] for o in outputs]
     text = json.dumps([dict(about), shard_bytes, listed], sort_keys=True)
-    plan = json.dumps({"plan": hashlib.sha256(text.encode()).hexdigest()})
+    plan = json.dumps({"plan": hashlib.sha256(text.encode()).hexdigest()}).encode()
     known = work / PLAN
-    if work.is_dir():
-        if not known.is_file():
-            raise WeightsError(f"{work}: in the way, and not from an earlier run: remove it")
-        if known.read_text(encoding="utf-8") == plan:
-            for path in work.glob(".*.tmp"):
-                path.unlink()
-            return
-        shutil.rmtree(work)
-    work.mkdir(parents=True)
-    known.write_text(plan, encoding="utf-8")
+    if work.is_dir() and not known.is_file() and any(work.iterdir()):
+        raise WeightsError(f"{work}: in the way, and not from an earlier run: remove it")
+    work.mkdir(parents=True, exist_ok=True)
+    lock = os.open(known, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        _locked(lock, work)
+        same = os.read(lock, 1000) == plan
+        for path in work.iterdir():
+            if path != known and (not same or path.name.endswith(".tmp")):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if not same:
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, plan, 0)
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _locked(file: int, work: Path) -> None:
+    """Where the system has locks, one run at a time; they end with their process."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise WeightsError(f"{work}: another run is writing there") from error
+
+
+def _check_room(work: Path, needed: int) -> None:
+    free = shutil.disk_usage(work).free
+    if needed + SPARE > free:
+        raise WeightsError(
+            f"{work}: {needed / 1e9:.2f} GB are still to be written, and the disk has "
+            f"{free / 1e9:.2f} GB left"
+        )
 
 
 def _shards(outputs: Sequence[Output], limit: int) -> list[list[Output]]:
