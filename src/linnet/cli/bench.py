@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from linnet.cli.model import Target, add_arguments, open_target
 from linnet.cli.talk import chosen_weights
 from linnet.cli.terminal import UsageError
-from linnet.errors import BackendError, BindError
+from linnet.errors import BackendError, BindError, WeightsError
 
 if TYPE_CHECKING:
     from linnet.bench.machine import Machine
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     os.environ["LINNET_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(threads)
     target = open_target(args)
     _bind(args, target)
-    weights, random = chosen_weights(args, target)
+    weights, random = _weights(args, target)
 
     from linnet.bench.report import document, table
     from linnet.bench.result import Job
@@ -169,6 +169,18 @@ def _bind(args: argparse.Namespace, target: Target) -> None:
         )
 
 
+def _weights(args: argparse.Namespace, target: Target) -> tuple[Any, bool]:
+    """The weights to load and whether they are random, as they are where nothing names any."""
+    if target.card is None and not args.weights:
+        return None, True
+    try:
+        return chosen_weights(args, target)
+    except WeightsError as error:
+        if args.weights:
+            raise
+        raise WeightsError(f"{error}\nTo measure without them: --weights random") from error
+
+
 def _ours(
     args: argparse.Namespace, target: Target, weights: Any, job: Job, say: Any
 ) -> tuple[Run, dict[str, Any]]:
@@ -197,7 +209,7 @@ def _about(model: Model, target: Target, args: argparse.Namespace) -> dict[str, 
     held = {id(tensor): tensor for tensor in model.state_dict().values()}
     parameters = sum(tensor.numel() for tensor in held.values())
     reason = model.native.reason
-    backend = f"torch ({reason})" if reason is not None else "native"
+    backend = f"torch ({reason.splitlines()[0]})" if reason is not None else "native"
     if reason is None:
         from linnet.native.compiler import level
 
