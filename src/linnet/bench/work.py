@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from linnet.ir.cost import product_operations
 from linnet.ir.memory import Stored, free_sizes, storage
+from linnet.weights.choice import pattern
 
 if TYPE_CHECKING:
     from linnet.torch.module import Model
@@ -33,7 +33,7 @@ def token_bytes(model: Model, position: int, batch: int = 1) -> int:
     total = 0.0
     by_tensor: dict[int, float] = {}
     for path, tensor in model.state_dict().items():
-        found = table.get(_pattern(path))
+        found = table.get(pattern(path))
         share = _share(found, sizes, batch) if found is not None else 1.0
         # A tied tensor is read once, as its busiest reader does.
         key = _address(tensor)
@@ -41,10 +41,9 @@ def token_bytes(model: Model, position: int, batch: int = 1) -> int:
     total += sum(by_tensor.values())
     longest = max((sizes[n] for n in free if n in sizes), default=0)
     for path in model.state:
-        tensor = model.state[path]
-        found = table.get(_pattern(path))
+        found = table.get(pattern(path))
         grows = found is not None and bool(found.elements.names() & free)
-        size = tensor.numel() * tensor.element_size()
+        size = model.state_bytes(path)
         total += size * min(1.0, position / longest) if grows and longest else 2 * size
     return int(total)
 
@@ -65,7 +64,3 @@ def _bytes(tensor: Any) -> int:
 def _address(tensor: Any) -> int:
     packed = getattr(tensor, "packed", None)
     return int(packed[1].data_ptr() if packed is not None else tensor.data_ptr())
-
-
-def _pattern(path: str) -> str:
-    return re.sub(r"(?<=\.)\d+(?=\.)", "*", path)

@@ -53,6 +53,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     load.add_argument("--dtype", metavar="T", help="the dtype of the model: f32, bf16 or f16")
     load.add_argument("--quantize", metavar="FORMAT", help="int8, int4, or stored (GGUF's own)")
     load.add_argument(
+        "--embedding", type=int, choices=(4, 8), default=8,
+        help="bits of embeddings and of heads of their shape under int4 (8)",
+    )  # fmt: skip
+    load.add_argument("--cache", metavar="FORMAT", help="int8: keep keys and values in 8 bits")
+    load.add_argument(
         "--max-seq", type=int, metavar="N", help="positions to keep (default: just enough)"
     )
     load.add_argument("--backend", choices=("native", "torch"), help="default: native if it can")
@@ -194,7 +199,8 @@ def _ours(
     start = time.perf_counter()
     model = load(
         target.path, root=target.root, weights=weights, generics=target.generics,
-        device=args.device, quantize=args.quantize, backend=args.backend,
+        device=args.device, quantize=args.quantize, embedding=args.embedding, cache=args.cache,
+        backend=args.backend,
     )  # fmt: skip
     loading = time.perf_counter() - start
     say("measuring linnet")
