@@ -26,6 +26,7 @@ KERNELS = (
     "team.c",
     "dot.c",
     "linear.c",
+    "many.c",
     "row.c",
     "packed.c",
     "packed_one.c",

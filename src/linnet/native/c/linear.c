@@ -1,12 +1,12 @@
 // Linear maps: dense weights of any float type, packed weights through `packed.h`.
 #include "dot.h"
 #include "kernels.h"
-#include "packed.h"
+#include "many.h"
 #include "row.h"
 #include "values.h"
 
-#define OUT_BLOCK 64   // outputs of one piece of work
-#define ROW_BLOCK 192  // rows of one piece of work
+#define ROW_BLOCK 192           // rows of one piece of work
+#define BLOCK_BYTES (384 << 10) // most of its weights
 
 // f16 goes through f32 copies of the rows in use.
 void dot_f16(int rows, int outs, const f16 *const *x, const f16 *w, long ldw, long k, float *y) {
@@ -18,69 +18,6 @@ void dot_f16(int rows, int outs, const f16 *const *x, const f16 *w, long ldw, lo
             memcpy(&a, lane, 64);
             y[r * TILE_OUTS + o] = lanes_sum(a);
         }
-}
-
-// Rows `rows[0 … n)` of x (pointers) by weight rows [lo, hi); results to y[dest[r] * ldy + o]. A few
-// rows stay in the first-level cache while the weight rows, which stay in the second, pass by.
-static void block(ctx *c, const weight *w, int type, const void *const *rows, const packed_row *quant, long n,
-                  long base, long lo, long hi, long in, void *y, int ytype, const long *dest, long ldy,
-                  const void *bias, char *memory) {
-    float part[32]; // at most TILE_ROWS rows of TILE_OUTS, in whole vectors
-    const int packed = w->kind != DENSE, tile = packed ? PACKED_ROWS : TILE_ROWS;
-    const int centre = centre_of(w), wide = wide_of(w, in);
-    unpacked panel[OUT_BLOCK];
-    int single = packed && n == 1;
-    if (packed && !single) {
-        for (long o = lo; o < hi; o++) {
-            panel[o - lo] = unpacked_at(memory + (o - lo) * unpacked_bytes(in), in);
-            unpack(w, base + o, in, &panel[o - lo]);
-        }
-    }
-    (void)c;
-    for (long r = 0; r < n; r += tile) {
-        int count = n - r < tile ? (int)(n - r) : tile;
-        for (long o = lo; o < hi; o += TILE_OUTS) {
-            int outs = hi - o < TILE_OUTS ? (int)(hi - o) : TILE_OUTS;
-            long at = (base + o) * in;
-            if (packed) {
-                if (single && !packed_dot_one(outs, quant, w, base + o, in, part)) {
-                    for (int j = 0; j < outs; j++) {
-                        panel[j] = unpacked_at(memory + j * unpacked_bytes(in), in);
-                        unpack(w, base + o + j, in, &panel[j]);
-                    }
-                    packed_dot(1, outs, quant, panel, centre, wide, in, part);
-                } else if (!single) {
-                    packed_dot(count, outs, quant + r, panel + (o - lo), centre, wide, in, part);
-                }
-            } else if (type == T_BF16)
-                dot_bf16(count, outs, (const bf16 *const *)rows + r, (const bf16 *)w->data + at, in, in, part);
-            else if (type == T_F32)
-                dot_f32(count, outs, (const float *const *)rows + r, (const float *)w->data + at, in, in, part);
-            else
-                dot_f16(count, outs, (const f16 *const *)rows + r, (const f16 *)w->data + at, in, in, part);
-            if (outs == 4 && ytype == T_BF16 && !bias) {
-                bf16 out[32];
-                narrow16(part, out);
-                if (count > 4) narrow16(part + 16, out + 16);
-                for (int i = 0; i < count; i++) memcpy((bf16 *)y + dest[r + i] * ldy + o, out + 4 * i, 8);
-                continue;
-            }
-            for (int i = 0; i < count; i++) {
-                float *value = part + i * TILE_OUTS;
-                long to = dest[r + i] * ldy + o;
-                // As the body: the product is rounded, then the offset is added and rounded.
-                if (bias)
-                    for (int j = 0; j < outs; j++) {
-                        if (ytype == T_BF16) value[j] = round_bf16(value[j]);
-                        else if (ytype == T_F16) value[j] = round_f16(value[j]);
-                        value[j] += get(bias, ytype, o + j);
-                    }
-                if (outs == 4) put4(y, ytype, to, value);
-                else
-                    for (int j = 0; j < outs; j++) put(y, ytype, to + j, value[j]);
-            }
-        }
-    }
 }
 
 void k_linear(ctx *c, int hazard, const weight *w, int type, const void *x, long ldx, void *y, long ldy,
@@ -99,25 +36,34 @@ void k_linear(ctx *c, int hazard, const weight *w, int type, const void *x, long
                              n * (c->thread + 1) / c->threads);
         step_begin(c, 1, 1);
     } else if (!parallel && c->thread) return;
-    size_t panels = w->kind != DENSE ? OUT_BLOCK * unpacked_bytes(in) : 0;
-    char *own = scratch(c, ROW_BLOCK * 16 + 512 + panels);
+    char *own = scratch(c, ROW_BLOCK * 16 + 512 + many_bytes(w, in));
     const void **rows = (const void **)own;
     long *dest = (long *)(own + ROW_BLOCK * 8);
-    char *memory = own + (ROW_BLOCK * 16 + 511) / 64 * 64;
-    long piece = (out / (8 * c->threads) + TILE_OUTS) / TILE_OUTS * TILE_OUTS;
-    piece = LEAST(piece, OUT_BLOCK);
-    long out_blocks = (out + piece - 1) / piece, row_blocks = (n + ROW_BLOCK - 1) / ROW_BLOCK;
-    atomic_long *next = parallel ? work_counter(c) : NULL;
-    long total = out_blocks * row_blocks;
-    for (long task = next ? work_next(next) : 0; task < total; task = next ? work_next(next) : task + 1) {
-        long r0 = task / out_blocks * ROW_BLOCK, o0 = task % out_blocks * piece;
-        long count = n - r0 < ROW_BLOCK ? n - r0 : ROW_BLOCK;
-        for (long r = 0; r < count; r++) {
+    // A block of weights is to stay in the second-level cache.
+    long piece = LEAST(out / (8 * c->threads) + 1, MOST(16, BLOCK_BYTES / (in * bytes)));
+    piece = LEAST((piece + TILE_OUTS - 1) / TILE_OUTS * TILE_OUTS, OUT_BLOCK);
+    const long out_blocks = (out + piece - 1) / piece, row_blocks = (n + ROW_BLOCK - 1) / ROW_BLOCK;
+    const long total = out_blocks * row_blocks, size = w->kind == DENSE ? in * bytes : 0;
+    block b = {.w = w, .type = type, .ytype = ytype, .in = in, .ldy = ldy, .x = rows, .dest = dest, .bias = bias,
+               .y = y, .memory = own + (ROW_BLOCK * 16 + 511) / 64 * 64};
+    work share = {0};
+    if (parallel) share = work_shares(c, total);
+    long task = parallel ? work_take(&share) : 0;
+    while (task >= 0) {
+        const long r0 = task / out_blocks * ROW_BLOCK, o0 = task % out_blocks * piece;
+        task = parallel ? work_take(&share) : task + 1 < total ? task + 1 : -1;
+        if (task >= 0) {
+            const long after = task % out_blocks * piece;
+            b.ahead = (const char *)w->data + after * size;
+            b.ahead_end = (const char *)w->data + LEAST(after + piece, out) * size;
+        } else b.ahead = b.ahead_end = NULL;
+        b.n = LEAST(ROW_BLOCK, n - r0);
+        b.quant = quant ? quant + r0 : NULL;
+        for (long r = 0; r < b.n; r++) {
             rows[r] = (const char *)x + (r0 + r) * ldx * bytes;
             dest[r] = r0 + r;
         }
-        block(c, w, type, rows, quant ? quant + r0 : NULL, count, 0, o0, LEAST(o0 + piece, out),
-              in, y, ytype, dest, ldy, bias, memory);
+        many_rows(&b, 0, o0, LEAST(o0 + piece, out));
     }
 }
 
@@ -147,7 +93,7 @@ void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, lon
     const int parallel = (double)slots * in * out > 60000.0, few = slots <= 64;
     step_begin(c, hazard, parallel);
     if (!parallel && c->thread) return;
-    size_t panels = w->kind != DENSE ? OUT_BLOCK * unpacked_bytes(in) : 0;
+    size_t panels = many_bytes(w, in);
     size_t lists = ((slots + count + 1) * 4 + 63) / 64 * 64;
     size_t quants = few ? xrows * (packed_row_bytes(in) + sizeof(packed_row)) + 64 : 0;
     char *own = scratch(c, ROW_BLOCK * (16 + sizeof(packed_row)) + 128 + panels + (few ? lists + quants : 0));
@@ -181,7 +127,8 @@ void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, lon
                     dest[r] = slot;
                 }
                 long hi = (o + 1) * OUT_BLOCK < out ? (o + 1) * OUT_BLOCK : out;
-                block(c, w, type, rows, part, m, e * out, o * OUT_BLOCK, hi, in, y, ytype, dest, out, NULL, memory);
+                block b = {w, type, ytype, m, in, out, rows, part, dest, NULL, y, memory, NULL, NULL};
+                many_rows(&b, e * out, o * OUT_BLOCK, hi);
             }
         }
     }
