@@ -126,6 +126,8 @@ class NativeModule:
         self.library.team_create.argtypes = [ctypes.c_int]
         self.library.team_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
         self.library.team_run.restype = None
+        self.library.team_wake.argtypes = [ctypes.c_void_p]
+        self.library.team_wake.restype = None
         self.library.team_destroy.argtypes = [ctypes.c_void_p]
         self.lock = threading.Lock()
         self.team: int | None = None
@@ -189,6 +191,11 @@ class NativeModule:
             if not self.team:
                 raise BackendError(f"cannot start {self.threads} threads")
         return self.team
+
+    def wake(self) -> None:
+        """A call will follow: its threads wake meanwhile."""
+        if self.team is not None and self.owner == os.getpid():
+            self.library.team_wake(self.team)
 
     def __del__(self) -> None:
         team, self.team = getattr(self, "team", None), None

@@ -29,6 +29,7 @@ from linnet.torch.caches import CacheTensor, pack, raw, zeros
 from linnet.torch.compile import Compiled, Compiler
 from linnet.torch.evaluate import Evaluator
 from linnet.torch.native import Native
+from linnet.torch.pages import blank
 from linnet.torch.ranges import Ranges, analyze
 from linnet.torch.shared import SharedCode
 
@@ -123,6 +124,8 @@ class Entry:
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         model = self.model
+        if model.native.module is not None:
+            model.native.module.wake()
         values, dims = self.signature.bind(args, keywords)
         self.signature.check_ranges(self.ranges(), values, dims)
         if self.uses_state:
@@ -339,7 +342,7 @@ class Model:
         for path, (block, name, member) in self._states.items():
             shape = [dim.constant for dim in getattr(member.type, "shape", ())]
             dtype = dtypes.CARRIER[member.dtype]
-            make = zeros if path in self.caches else torch.zeros
+            make = zeros if path in self.caches else blank
             try:
                 made.append((block, name, make(shape, dtype=dtype, device=self.device)))
             except RuntimeError as error:

@@ -26,6 +26,10 @@ def room(size: int) -> memoryview:
     return memoryview(made)
 
 
+def address_of(memory: memoryview) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
+
+
 def in_large_pages(address: int, size: int) -> None:
     """Ask for large pages in memory that was not touched yet. No more than a wish."""
     start = -(-address // PAGE) * PAGE

@@ -222,7 +222,7 @@ static inline __attribute__((always_inline)) void conv(
 void k_conv(ctx *c, int hazard, int type, const void *x, const long *xs, const void *history,
             const long *hs, const void *taps, float *y, long batch, long length, long channels,
             long width) {
-    int parallel = (double)batch * length * channels * width > PARALLEL_WORK;
+    int parallel = (double)batch * length * channels * width > PARALLEL_WORK / 8;
     step_begin(c, hazard, parallel);
     if (!parallel && c->thread) return;
     if (type == T_BF16) conv(c, T_BF16, x, xs, history, hs, taps, y, batch, length, channels, width, parallel);

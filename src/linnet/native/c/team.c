@@ -21,7 +21,8 @@ struct pool {
     struct team team;
     pthread_t handle[256];
     ctx *ctx[256];
-    atomic_int job;      // counts calls; a worker waits for it to move
+    atomic_int job;      // counts calls
+    atomic_int bell;     // rung before a call and with it; a worker waits for it to move
     atomic_int finished;
     atomic_int quit;
     entry_fn fn;
@@ -31,6 +32,7 @@ struct pool {
 // Spin, then sleep on the word: where other programs use the processors, a thread that spins
 // keeps the one that it waits for from running.
 #define SPINS 3000
+#define READY_SPINS 30000 // after the bell: a caller that prepares its arguments
 static atomic_int sleepers;
 
 static void wait_while(atomic_int *word, int value, int spins) {
@@ -77,9 +79,13 @@ static void *worker(void *arg) {
     struct start s = *(struct start *)arg;
     free(arg);
     struct pool *p = s.pool;
-    int seen = 0;
+    int seen = 0, heard = 0;
     for (;;) {
-        wait_while(&p->job, seen, 4 * SPINS);
+        while (atomic_load(&p->job) == seen) {
+            wait_while(&p->bell, heard, 4 * SPINS);
+            heard = atomic_load(&p->bell);
+            for (int i = 0; i < READY_SPINS && atomic_load(&p->job) == seen; i++) RELAX();
+        }
         seen++;
         if (atomic_load(&p->quit)) return NULL;
         ctx *c = p->ctx[s.thread];
@@ -111,6 +117,17 @@ void *team_create(int threads) {
     return p;
 }
 
+static void ring(struct pool *p) {
+    atomic_fetch_add(&p->bell, 1);
+    wake_all(&p->bell);
+}
+
+// A call will come at once: workers that sleep wake while the caller prepares it.
+void team_wake(void *pool) {
+    struct pool *p = pool;
+    if (p->team.size > 1 && atomic_load(&sleepers)) ring(p);
+}
+
 void team_run(void *pool, entry_fn fn, call *args) {
     struct pool *p = pool;
     int n = p->team.size;
@@ -120,7 +137,7 @@ void team_run(void *pool, entry_fn fn, call *args) {
     p->finished = 0;
     if (n > 1) {
         atomic_fetch_add(&p->job, 1);
-        wake_all(&p->job);
+        ring(p);
     }
     p->ctx[0]->state = p->ctx[0]->counter = 0;
     p->ctx[0]->held.x = NULL;
@@ -134,7 +151,7 @@ void team_destroy(void *pool) {
     if (!p) return;
     atomic_store(&p->quit, 1);
     atomic_fetch_add(&p->job, 1);
-    wake_all(&p->job);
+    ring(p);
     for (int i = 1; i < p->team.size; i++) pthread_join(p->handle[i], NULL);
     for (int i = 0; i < p->team.size; i++) {
         free(p->ctx[i]->scratch);
