@@ -135,24 +135,26 @@ class EventStream(Response):
             {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         )
 
+        loop = asyncio.get_running_loop()
+        last = loop.time()
+
         async def write(text: str, more: bool = True) -> None:
+            nonlocal last
+            last = loop.time()
             body = text.encode("utf-8")
             await send({"type": "http.response.body", "body": body, "more_body": more})
 
-        error: BaseException | None = None
-        upcoming: asyncio.Future[str] | None = None
-        try:
+        async def tick() -> None:
             while True:
-                upcoming = upcoming or asyncio.ensure_future(anext(self._events))
-                done, _ = await asyncio.wait((upcoming,), timeout=_QUIET)
-                if not done:
+                await asyncio.sleep(max(0.0, last + _QUIET - loop.time()))
+                if loop.time() >= last + _QUIET:
                     await write(": still here\n\n")
-                    continue
-                event, upcoming = upcoming, None
-                try:
-                    await write(event.result())
-                except StopAsyncIteration:
-                    break
+
+        error: BaseException | None = None
+        ticking = asyncio.ensure_future(tick())
+        try:
+            async for text in self._events:
+                await write(text)
         except OSError as e:
             error = e  # nobody listens
         except Exception as e:
@@ -160,9 +162,8 @@ class EventStream(Response):
             note(scope, e)
             await write(self._on_error(api_error(e)))
         finally:
-            if upcoming is not None:
-                upcoming.cancel()
-                await asyncio.gather(upcoming, return_exceptions=True)
+            ticking.cancel()
+            await asyncio.gather(ticking, return_exceptions=True)
         if not isinstance(error, OSError):
             await write("", more=False)
 

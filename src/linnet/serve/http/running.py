@@ -57,7 +57,7 @@ class Run:
                 return
 
             def tell(event: Event, number: int = number) -> None:
-                loop.call_soon_threadsafe(self._events.put_nowait, (number, event))
+                self._service.post(loop, self._events, (number, event))
 
             self._handles.append(self._engine.submit(request, tell))
 

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -78,6 +79,8 @@ class Service:
     loading: str = ""  # what is being done, for /health
     created: int = field(default_factory=lambda: int(time.time()))
     encoding: threading.Lock = field(default_factory=threading.Lock)  # one batch at a time
+    _posted: deque[tuple[asyncio.Queue[Any], Any]] = field(default_factory=deque)
+    _called: bool = False
     # Rendering a template and cutting a long text into tokens take a while: not in the loop.
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="linnet-http")
@@ -126,6 +129,20 @@ class Service:
             return self.embedder.text, self.embedder.context
         engine, text = self.decoder()
         return text, engine.context
+
+    def post(self, loop: asyncio.AbstractEventLoop, to: asyncio.Queue[Any], item: Any) -> None:
+        """Puts something into a queue of the loop, from the engine's thread. The loop is woken once
+        for all that a step has to tell."""
+        self._posted.append((to, item))
+        if not self._called:
+            self._called = True
+            loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        self._called = False  # before the first is taken: what comes from now on calls again
+        while self._posted:
+            to, item = self._posted.popleft()
+            to.put_nowait(item)
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """The result of work that takes a while. Raises ApiError for what it raises."""
