@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 
 from linnet.cli.inspect import human
 from linnet.cli.model import Target, add_arguments, open_target
@@ -137,7 +138,9 @@ class Prediction:
 def shown(target: Target, found: Found, tokens: int) -> str:
     chosen = ("Batch", "MaxSeq", "T")
     at = ", ".join(f"{n} = {target.generics[n]}" for n in chosen if n in target.generics)
-    lines = [f"{target.card.name if target.card else target.path}{f' at {at}' if at else ''}"]
+    lines = [
+        f"{target.card.name if target.card else _name(target.path)}{f' at {at}' if at else ''}"
+    ]
     for part, (name, remark) in _PARTS.items():
         amount = found[part]
         assert isinstance(amount, int)
@@ -154,6 +157,11 @@ def shown(target: Target, found: Found, tokens: int) -> str:
     assert isinstance(together, int)
     lines.append(f"  {'together, at most':<28}{human(together):>10}")
     return "\n".join(lines)
+
+
+def _name(path: Path) -> str:
+    """A folder's own name, also of one called `.`."""
+    return path.resolve().name or str(path)
 
 
 def machine_memory() -> int | None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from linnet.nest.checks.report import Report
 
 HELP = """\
 Check folders as a registry does: the card, the README and the files; the source, at the
@@ -28,6 +32,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="processor time for each step (default: 4); by the clock half as much again",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="the reports as JSON")
+    parser.add_argument(
+        "--record", action="store_true",
+        help="write what was found, and the sizes of the weight files, into DIR/checked.json",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
             folder, weights=args.weights, online=online, run=not args.no_run, seconds=seconds
         )
         reports.append(report)
+        if args.record:
+            _record(folder, report, online)
         if not args.json:
             print(report.text(), flush=True)
     if args.json:
@@ -57,6 +67,30 @@ def run(args: argparse.Namespace) -> int:
         document = {"version": 1, "reports": [report.document() for report in reports]}
         print(dumps(document, indent=2))
     return 0 if all(report.ok for report in reports) else 1
+
+
+def _record(folder: Path, report: Report, online: bool) -> None:
+    """For the pages; the sizes as far as the hub tells them."""
+    from linnet.errors import Error, WeightsError
+    from linnet.nest.card import read_card
+    from linnet.nest.checked import record_check
+    from linnet.nest.fetch import plan_card
+
+    try:
+        card = read_card(folder)
+    except Error:
+        return  # the report says so
+    sizes: dict[str, int] = {}
+    if online and card.weights.repo is not None:
+        try:
+            sizes = {file.name: file.size for file in plan_card(card).files}
+        except WeightsError:
+            pass  # the report has a note of it
+    steps = [
+        {"name": s.name, "detail": s.detail, "ok": not s.problems, "skipped": s.skipped}
+        for s in report.steps
+    ]
+    record_check(card, steps, sizes)
 
 
 _TRUE = ("1", "ON", "YES", "TRUE")

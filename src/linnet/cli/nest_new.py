@@ -7,8 +7,8 @@ from pathlib import Path
 
 HELP = """\
 Write a package for a checkpoint of a family that the zoo knows: card, source, sizes and
-bindings, from its config.json (a GGUF file's metadata) and the headers of its weights. For other checkpoints it says
-what is missing."""
+bindings, from its config.json (a GGUF file's metadata) and the headers of its weights. For other
+checkpoints it says what is missing."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

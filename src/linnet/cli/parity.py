@@ -41,6 +41,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--all", action="store_true", help="every block, not only those that part")
     parser.add_argument("--json", action="store_true", help="the comparison as JSON")
+    parser.add_argument(
+        "--record", metavar="WEIGHTS", nargs="?", const="",
+        help="write the result into checked.json beside the card, for the model's page; WEIGHTS "
+        "says which weights they were (default: the folder's name)",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -76,7 +81,27 @@ def run(args: argparse.Namespace) -> int:
         print(dumps(document(found), indent=2))
     else:
         print(text(found, args.all))
+    if args.record is not None:
+        _record(target, found, args.record or Path(folder).resolve().name, args.dtype)
     return 0 if found.result <= found.tolerance else 1
+
+
+def _record(target: Any, found: Parity, weights: str, dtype: str) -> None:
+    import transformers
+
+    from linnet.errors import CardError
+    from linnet.nest.checked import record_parity
+
+    if target.card is None:
+        raise CardError(f"{target.path}: no card there (nest.toml), beside which to record")
+    record_parity(
+        target.card,
+        {
+            "reference": f"transformers {transformers.__version__}", "weights": weights,
+            "entry": found.entry, "dtype": dtype, "result": found.result,
+            "tolerance": found.tolerance, "blocks": len(found.gaps),
+        },
+    )  # fmt: skip
 
 
 def _bound(args: argparse.Namespace) -> dict[str, Any]:

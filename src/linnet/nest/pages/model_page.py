@@ -12,6 +12,7 @@ from linnet.errors import PackageError
 from linnet.ir.memory import Stored
 from linnet.ir.program import Function
 from linnet.ir.types import BITS, TensorType, substitute
+from linnet.nest.checked import digest
 from linnet.nest.diagram import Diagram
 from linnet.nest.pages.html import element, human_bytes, human_count, outside, page, text
 from linnet.nest.pages.links import links_of, signature
@@ -287,7 +288,7 @@ def files(shown: Shown) -> str:
     if weights.repo is not None:
         revision = weights.revision or "main"
         base = f"https://huggingface.co/{weights.repo}"
-        sizes = shown.local_sizes()
+        sizes = shown.weight_sizes()
         rows = "".join(
             f"<tr><td>{outside(f'{base}/blob/{revision}/{name}', name)}</td>"
             f"<td>{human_bytes(sizes[name]) if name in sizes else ''}</td>"
@@ -303,7 +304,8 @@ def files(shown: Shown) -> str:
             html += (
                 f'<details class="fold"{" open" if len(weights.files) < 9 else ""}><summary>'
                 f"{len(weights.files)} weight file{'s' if len(weights.files) != 1 else ''}"
-                f'</summary><div class="scroll" tabindex="0"><table><tbody>{rows}</tbody></table>'
+                '</summary><div class="scroll" tabindex="0"><table><thead><tr><th>file</th>'
+                f"<th>size</th><th>from the hub</th></tr></thead><tbody>{rows}</tbody></table>"
                 "</div></details>"
             )
     if weights.package is not None:
@@ -393,4 +395,39 @@ def checked(shown: Shown) -> str:
         "here: it compares every parameter with the header of its tensor in the checkpoint, and "
         f"runs the entries on random weights{f' at <code>{text(at)}</code>' if at else ''}.</p>"
     )
+    more += recorded(shown)
     return f'<ul class="checks">{rows}</ul>{more}'
+
+
+def recorded(shown: Shown) -> str:
+    """What `nest check` and `parity` noted beside the card."""
+    found, now = shown.checked, digest(shown.card)
+    html = ""
+
+    def mark(ok: bool, content: str, noted: str) -> str:
+        stale = "" if noted == now else " <em>(of an earlier state of these files)</em>"
+        return f'<li class="{"yes" if ok else "no"}">{content}{stale}</li>'
+
+    if found.check:
+        noted = found.check["digest"]
+        rows = "".join(
+            mark(s["ok"], f"{text(s['name'])}: {text(s['detail'] or 'fine')}", noted)
+            for s in found.check["steps"]
+            if not s["skipped"]
+        )
+        version = text(found.check["linnet"])
+        html += f"<h3>Noted by <code>nest check</code> of Linnet {version}</h3>"
+        html += f'<ul class="checks">{rows}</ul>'
+    if found.parity:
+        rows = "".join(
+            mark(
+                p["result"] <= p["tolerance"],
+                f"<code>{text(p['entry'])}</code> in {text(p['dtype'])} within {p['result']:.1e} "
+                f"of the largest magnitude of {text(p['reference'])}, on {text(p['weights'])}; "
+                f"{p['blocks']:.0f} blocks compared",
+                p["digest"],
+            )
+            for p in found.parity
+        )
+        html += f'<h3>Noted by <code>parity</code></h3><ul class="checks">{rows}</ul>'
+    return html

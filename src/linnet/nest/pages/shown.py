@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from linnet.ir.program import Function, Program
 from linnet.ir.specialize import bind_root, specialize
 from linnet.ir.types import BITS, FLOATS
 from linnet.nest.card import Card, read_card
+from linnet.nest.checked import Checked, read_checked
 from linnet.nest.diagram import Sheet, draw
 from linnet.nest.pages.readme import read_readme
 from linnet.nest.zoo import find_weights
@@ -50,6 +51,7 @@ class Shown:
     checker: Checker
     program: Program
     root: str
+    hub_sizes: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def open(cls, folder: Path) -> Shown:
@@ -211,6 +213,15 @@ class Shown:
             if len(found) == _MAX_FILES:
                 break
         return found
+
+    @cached_property
+    def checked(self) -> Checked:
+        return read_checked(self.folder)
+
+    def weight_sizes(self) -> dict[str, int]:
+        """The sizes of weight files by name: as the hub told them when the pages were made or when
+        the model was checked, and of files that lie on this machine."""
+        return {**self.local_sizes(), **self.checked.sizes, **self.hub_sizes}
 
     def local_sizes(self) -> dict[str, int]:
         """The sizes of those weight files that lie on this machine already, by file name."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from linnet.check.checker import Checker
 from linnet.check.modules import ModuleScope
 from linnet.errors import Error, PackageError
+from linnet.nest.card import Card
 from linnet.nest.diagram.svg import SHAPES
 from linnet.nest.pages.html import BIRD_PATH, page, text
 from linnet.nest.pages.index_page import index_page
@@ -29,9 +30,12 @@ Progress = Callable[[str], None]
 
 
 def build(
-    folders: Iterable[Path], progress: Progress = lambda _: None
+    folders: Iterable[Path],
+    progress: Progress = lambda _: None,
+    sizes: Callable[[Card], dict[str, int]] = lambda _: {},
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The site's files by path, and why each model that is not in it was refused."""
+    """The site's files by path, and why each model that is not in it was refused. `sizes` tells
+    how large a card's weight files are on their hub, as far as that is known now."""
     files: dict[str, str] = {
         "_/site.css": (ASSETS / "site.css").read_text(encoding="utf-8") + SHAPES,
         "_/site.js": (ASSETS / "site.js").read_text(encoding="utf-8"),
@@ -44,6 +48,7 @@ def build(
         progress(folder.name)
         try:
             shown = Shown.open(folder)
+            shown.hub_sizes = sizes(shown.card)
             name = shown.card.name
             if not _FOLDER.fullmatch(name) or name in _OWN or f"{name}/index.html" in files:
                 raise PackageError(f"{folder}: the name `{name}` is taken or cannot be a folder")
