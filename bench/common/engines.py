@@ -25,13 +25,34 @@ SMOLLM2 = "smollm2-135m-instruct"
 
 @dataclass
 class Figures:
-    """Of one engine over all rounds; `bytes` and `operations` are known of ours."""
+    """Of one engine over all rounds; `bytes` and `operations` are known of ours. `shares` are of
+    the rates just before and after each round's run, of either the better."""
 
     prompt: list[float] = field(default_factory=list)
     token: list[float] = field(default_factory=list)
     peak: list[int] = field(default_factory=list)
     bytes: int = 0
     operations: int = 0
+    shares: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, run: Figures, before: dict[str, float], after: dict[str, float]) -> None:
+        """One more round, and the rates around it."""
+        self.prompt += run.prompt
+        self.token += run.token
+        self.peak += run.peak
+        self.bytes, self.operations = run.bytes, run.operations
+        for name in before.keys() & after.keys():
+            rate = max(before[name], after[name])
+            if name == "matrix" and run.prompt:
+                share = run.operations / run.prompt_time / rate
+            elif name != "matrix" and run.token:
+                share = run.bytes / run.token_time / 1e9 / rate
+            else:
+                continue
+            self.shares.setdefault(name, []).append(share)
+
+    def share(self, name: str) -> float:
+        return median(self.shares[name]) if name in self.shares else float("nan")
 
     @property
     def prompt_time(self) -> float:

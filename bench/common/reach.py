@@ -19,11 +19,9 @@ KEYS = {"bf16 gemv": "bf16", "int4 gemv": "int4", "read": "read"}
 
 
 class Reach:
-    """The rates measured so far, in GB/s; of each the best counts."""
+    """Rates in GB/s as they are now, and `matrix`, operations a second."""
 
     def __init__(self, folder: Path = PEERS):
-        self.rates: dict[str, float] = {}
-        self.products: float = 0.0
         source = folder / "kernels_reach.c"
         self.place = tempfile.TemporaryDirectory(prefix="reach-")
         self.program: Path | None = Path(self.place.name) / "reach"
@@ -32,19 +30,16 @@ class Reach:
             print(f"no reach: {source} is not there, or cc does not compile it", file=sys.stderr)
             self.program = None
 
-    def measure(self) -> str:
-        """Measure once more; a line that says what was found now."""
+    def measure(self) -> dict[str, float]:
+        """The rates of the loops; empty where they are not there."""
         if self.program is None:
-            return "reach: not measured"
+            return {}
         done = subprocess.run([str(self.program)], capture_output=True, text=True, check=True)
-        found = {KEYS[name]: float(rate) for name, rate in LINE.findall(done.stdout)}
-        for name, rate in found.items():
-            self.rates[name] = max(self.rates.get(name, 0.0), rate)
-        return "reach: " + ", ".join(f"{name} {rate:.1f} GB/s" for name, rate in found.items())
+        return {KEYS[name]: float(rate) for name, rate in LINE.findall(done.stdout)}
 
     def matrix(self, threads: int) -> float:
         """Operations a second of torch's bf16 product of squares of 2048, in a process of its
-        own: the matrix rate that prompts are held against. The best so far."""
+        own: the matrix rate that prompts are held against."""
         code = (
             "import time, torch\n"
             f"torch.set_num_threads({threads})\n"
@@ -55,5 +50,12 @@ class Reach:
             "print(2 * 2048**3 / best)\n"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        self.products = max(self.products, float(done.stdout))
-        return self.products
+        return float(done.stdout)
+
+
+def told(rates: dict[str, float]) -> str:
+    """A line that says what was found."""
+    parts = [f"{name} {rate:.1f} GB/s" for name, rate in rates.items() if name != "matrix"]
+    if "matrix" in rates:
+        parts.append(f"bf16 product {rates['matrix'] / 1e12:.2f} TFLOP/s")
+    return "reach: " + (", ".join(parts) or "not measured")

@@ -92,7 +92,7 @@ def table(found: dict[str, Any]) -> str:
             f"The machine reads {read:.1f} GB/s and multiplies matrices of "
             f"{machine['product_dtype']} at {products:.2f} TFLOP/s"
         )
-        lines.append(f"({machine['measured_by']}; the best of {len(machine['read_each'])} times).")
+        lines.append(f"({machine['measured_by']}; before and after linnet ran, the better).")
     lines += [f"No figures of {one['engine']}: {one['reason']}" for one in found["missing"]]
     return "\n".join(line.rstrip() for line in lines)
 
