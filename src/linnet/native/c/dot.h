@@ -5,7 +5,7 @@
 // That order holds for one row and for many, so a row's result never depends on the others.
 #pragma once
 #include "runtime.h"
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(__AVX2__)
 #include <immintrin.h>
 #endif
 

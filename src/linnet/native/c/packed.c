@@ -237,6 +237,44 @@ static inline __attribute__((always_inline)) void packed_tile(
             }
         }
     }
+#elif defined(__AVX2__)
+    // Bytes against bytes in pairs of 16 bits, which hold two products: u is at most 63, or, of
+    // centre 128, taken as a signed byte with its sign moved to the other factor.
+    const __m256i ones = _mm256_set1_epi16(1), flip = _mm256_set1_epi8((char)0x80);
+    for (long i = 0; i < n; i += 64) {
+        __m256i wv[TILE_OUTS][2];
+        __m128 ws[TILE_OUTS];
+#pragma GCC unroll 8
+        for (int o = 0; o < outs; o++) {
+            ws[o] = _mm_loadu_ps(w[o].scale + i / 16);
+#pragma GCC unroll 2
+            for (int h = 0; h < 2; h++) {
+                wv[o][h] = _mm256_loadu_si256((const void *)(w[o].u + i + 32 * h));
+                if (centre == 7) wv[o][h] = _mm256_xor_si256(wv[o][h], flip);
+            }
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++) {
+            const __m128 xs = _mm_loadu_ps(x[r].scale + i / 16);
+#pragma GCC unroll 2
+            for (int h = 0; h < 2; h++) {
+                const __m256i xv = _mm256_loadu_si256((const void *)(x[r].q + i + 32 * h));
+                const __m256i four = _mm256_loadu_si256((const void *)(x[r].four + i / 4 + 8 * h));
+#pragma GCC unroll 8
+                for (int o = 0; o < outs; o++) {
+                    const __m128 s = _mm_mul_ps(ws[o], xs);
+                    const __m256 by = h ? _mm256_set_m128(_mm_permute_ps(s, 0xff), _mm_permute_ps(s, 0xaa))
+                                        : _mm256_set_m128(_mm_permute_ps(s, 0x55), _mm_permute_ps(s, 0x00));
+                    const __m256i a = centre == 7 ? _mm256_abs_epi8(wv[o][h]) : wv[o][h];
+                    const __m256i b = centre == 7 ? _mm256_sign_epi8(xv, wv[o][h]) : xv;
+                    __m256i d = _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), ones);
+                    if (centre >= 0 && centre != 7) d = _mm256_add_epi32(d, _mm256_slli_epi32(four, centre));
+                    v8 *sum = (v8 *)&acc[r][o] + h;
+                    *sum = (v8)_mm256_fmadd_ps(_mm256_cvtepi32_ps(d), by, (__m256)*sum);
+                }
+            }
+        }
+    }
 #else
     for (long i = 0; i < n; i += 64)
         for (int r = 0; r < rows; r++)
@@ -316,6 +354,7 @@ void packed_dot(int rows, int outs, const packed_row *x, const unpacked *w, int 
         }
 #endif
         if (centre < 0) ROWS_OF(packed_tile, TILE_OUTS, x, w, -1, in, y)
+        else if (centre == 7) ROWS_OF(packed_tile, TILE_OUTS, x, w, 7, in, y)
         else ROWS_OF(packed_tile, TILE_OUTS, x, w, centre, in, y)
         return;
     }

@@ -4,7 +4,12 @@
 #include "dot.h"
 #include "values.h"
 
-#define AHEAD 6144  // bytes by which prefetches run before the reads
+#ifndef AHEAD
+#define AHEAD 6144 // bytes by which prefetches run before the reads
+#endif
+#ifndef HINT
+#define HINT _MM_HINT_T0
+#endif
 #define STEPS 16    // pieces of one thread's part
 #define LEAST_PIECE 32768 // bytes of weights worth a piece of its own
 
@@ -49,7 +54,7 @@ static inline __attribute__((always_inline)) void stream_bf16(
         long i = 0;
         for (; i + 32 <= in; i += 32) {
             __m512bh wv = (__m512bh)_mm512_loadu_si512(w + i);
-            _mm_prefetch((const char *)(w + i) + AHEAD, _MM_HINT_T0);
+            _mm_prefetch((const char *)(w + i) + AHEAD, HINT);
 #pragma GCC unroll 4
             for (int r = 0; r < n; r++) s[r] = _mm512_dpbf16_ps(s[r], wv, (__m512bh)_mm512_loadu_si512(x[r] + i));
         }
