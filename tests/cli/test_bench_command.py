@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import linnet
-from linnet.bench.machine import Machine
+from linnet.bench.machine import Machine, rates
 from linnet.bench.measure import token_ids
 from linnet.bench.peer import Peer, peer_weights, run_peer
 from linnet.bench.result import Job, Run
@@ -227,10 +227,34 @@ def test_the_machines_rates(level: str | None, monkeypatch: pytest.MonkeyPatch) 
 
     if level is not None:
         monkeypatch.setenv("LINNET_NATIVE_LEVEL", level)
-    rates = Rates(1)
+    team = Rates(1)
     try:
-        assert 1e8 < rates.read(1 << 22, times=2) < 1e13
+        assert 1e8 < team.read(1 << 22, times=2) < 1e13
         for dtype in ("bf16", "f32"):
-            assert 1e7 < rates.products(dtype, times=2) < 1e14
+            assert 1e7 < team.products(dtype, times=2) < 1e14
     finally:
-        rates.close()
+        team.close()
+
+
+def test_the_rates_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    import linnet.torch.rates as by_torch
+
+    monkeypatch.setattr(compiler, "why_not", lambda: "there is none")
+    monkeypatch.setattr(by_torch, "READ", 1 << 16)
+    monkeypatch.setattr(by_torch, "SIDE", 64)
+    found = rates(1, "f32")
+    assert found["by"] == "torch" and float(found["read"]) > 0 and float(found["products"]) > 0
+
+
+def test_shares_are_of_the_rates_around_our_run() -> None:
+    machine = Machine(1, "bf16", read=[1.0, 2.0, 9.0], products=[3.0, 1.0, 9.0])
+    assert machine.read_rate == 2.0 and machine.product_rate == 3.0
+
+
+def test_bytes_of_a_cache_in_8_bits() -> None:
+    generics: dict[str, Any] = {k: int(v) for k, v in (item.split("=") for item in SMALL)}
+    generics |= {"MaxSeq": 32, "Batch": 1}
+    asked: dict[str, Any] = {"weights": "random", "generics": generics}
+    wide = linnet.load("qwen3.6-35b-a3b", **asked)
+    small = linnet.load("qwen3.6-35b-a3b", cache="int8", **asked)
+    assert token_bytes(small, 32) < token_bytes(wide, 32)
