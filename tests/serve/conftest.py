@@ -20,7 +20,7 @@ class Steady(Pace):
         super().__init__()
         self.tokens = tokens
 
-    def fits(self, room: float, first: bool = True) -> int:
+    def fits(self, room: float, first: bool = True, position: int = 0) -> int:
         return self.tokens if first else 0
 
 

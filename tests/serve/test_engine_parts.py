@@ -142,3 +142,19 @@ def test_where_a_turn_asks_for_an_answer(thinks):
     assert stable_prefix(chat, messages, ids, **variables) == len(said)
     assert stable_length(said, generation_prompts(chat)) is None
     assert generation_prompts(None) == []
+
+
+def test_a_chunk_far_into_a_prompt_is_shorter():
+    """Attention reads every position before it: what fits a pause shrinks along a long prompt."""
+    pace = Pace()
+    for tokens in (1, 16, 64):
+        pace.learned(tokens, 0.001 * tokens)
+    pace.learned_far(16, 1000, 0.032)  # as long again for a thousand positions
+    pace.learned_step(4, 0.050)
+    room = pace.room(4, 1, 1)
+    assert pace.fits(room) == 40
+    assert pace.fits(room, position=1000) == 20
+    assert pace.chunk_seconds(10, 3000) == pytest.approx(0.040)
+    for _ in range(60):  # and a chunk that takes as long as it should says nothing new
+        pace.prefilled(10, 0.040, 3000)
+    assert pace.chunk_seconds(10) == pytest.approx(0.010)

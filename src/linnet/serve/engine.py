@@ -282,6 +282,7 @@ class Engine:
         try:
             self.runner.observer = self.observer
             self.runner.warm(self._progress)
+            self.runner.rows.alone()
             if self.folder is not None:
                 from linnet.serve.store import read
 

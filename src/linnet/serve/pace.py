@@ -19,12 +19,12 @@ LARGEST = 512
 # Part of the pause that a chunk is planned to fill: the rest is for what varies.
 FILL = 0.8
 # A chunk reads all weights however short it is; tokens that cost next to nothing more come along.
-FREE = 1.3
+FREE = 1.15
 LEAST = 4
 WORTH = 16  # a further chunk in the same pause has so many tokens at least
-CROWD = (
-    4.0  # steps' worth of chunks for each request, after the first, that waits for one that runs
-)
+# Steps' worth of chunks for each request, after the first, that waits for one that runs: more of
+# them where many wait, since steps of few rows cost the more of the whole.
+CROWD, CROWDED, MOST_CROWD = 4.0, 4, 12.0
 LONGEST = 1.0  # seconds of a pause, whoever waits
 
 
@@ -36,10 +36,17 @@ class Pace:
         self._steps: dict[int, float] = {}
         self._curve: dict[int, float] = {}
         self._step_factor = self._factor = 1.0
+        self._far = 0.0  # seconds more for each token and each position before it
 
     def learned(self, tokens: int, seconds: float) -> None:
         """A chunk of so many tokens took so long at start; of several the quickest counts."""
         self._curve[tokens] = min(seconds, self._curve.get(tokens, seconds))
+
+    def learned_far(self, tokens: int, position: int, seconds: float) -> None:
+        """A chunk from `position` on took so long at start: attention reads what is there."""
+        near = self._at(tokens)
+        if near is not None and position > 0:
+            self._far = max(0.0, (seconds - near) / (tokens * position))
 
     def learned_step(self, size: int, seconds: float) -> None:
         """A step of so many rows took so long at start; of several the quickest counts."""
@@ -53,9 +60,9 @@ class Pace:
         else:
             self._step_factor = _blend(self._step_factor, seconds / usual)
 
-    def prefilled(self, tokens: int, seconds: float) -> None:
-        """A chunk took so long."""
-        curve = self._at(tokens)
+    def prefilled(self, tokens: int, seconds: float, position: int = 0) -> None:
+        """A chunk that began at `position` took so long."""
+        curve = self._curve_at(tokens, position)
         if curve is None:
             self.learned(tokens, seconds)
         else:
@@ -79,10 +86,14 @@ class Pace:
         least = min(most, self._steps[lower])
         return least + (most - least) * (size - lower) / (upper - lower)
 
-    def chunk_seconds(self, tokens: int) -> float | None:
-        """What a chunk would take now."""
-        curve = self._at(tokens)
+    def chunk_seconds(self, tokens: int, position: int = 0) -> float | None:
+        """What a chunk that begins at `position` would take now."""
+        curve = self._curve_at(tokens, position)
         return None if curve is None else curve * self._factor
+
+    def _curve_at(self, tokens: int, position: int) -> float | None:
+        near = self._at(tokens)
+        return None if near is None else near + self._far * tokens * position
 
     def _at(self, tokens: int) -> float | None:
         """The curve: lines between what was measured, never falling; beyond, the last line."""
@@ -108,15 +119,16 @@ class Pace:
         step = self.step_seconds(size)
         if step is None or not self._curve:
             return math.inf
-        crowd = CROWD * (waiting - 1) / max(1, running)
+        worth = min(MOST_CROWD, CROWD + max(0, waiting - CROWDED) / 2)
+        crowd = worth * (waiting - 1) / max(1, running)
         return min(LONGEST, step * self.fill * max(1.0, crowd))
 
-    def fits(self, room: float, first: bool = True) -> int:
-        """How many tokens of a chunk take at most so many seconds; 0 where it is not worth one.
-        The `first` chunk of a pause has some in any case: a prompt never stands still."""
+    def fits(self, room: float, first: bool = True, position: int = 0) -> int:
+        """How many tokens from `position` on take at most so many seconds; 0 where it is not worth
+        a chunk. The `first` chunk of a pause has some in any case: a prompt never stands still."""
         if math.isinf(room):
             return self.largest
-        single = self.chunk_seconds(1)
+        single = self.chunk_seconds(1, position)
         if single is None:
             return self.largest
         if first:
@@ -124,7 +136,7 @@ class Pace:
         low, high = 0, self.largest
         while low < high:  # the most tokens that fit the room
             middle = (low + high + 1) // 2
-            seconds = self.chunk_seconds(middle)
+            seconds = self.chunk_seconds(middle, position)
             if seconds is not None and seconds <= room:
                 low = middle
             else:

@@ -73,6 +73,12 @@ class Rows:
             self.sizes = list(range(1, self.count + 1))
         return measured
 
+    def alone(self) -> None:
+        """Where native threads run the steps, torch has little to do, and does it in the calling
+        thread: threads of its own would take the processors from them."""
+        if self._bind(self.count).model.native.open:
+            torch.set_num_threads(1)
+
     def _bind(self, size: int) -> _Binding:
         found = self._steps.get(size)
         if found is None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 WORTH = 32  # tokens that a snapshot must save to be taken where two prompts part
 TAIL = 8  # tokens that are not left over for a chunk of their own
+FAR = 4096  # the position at which attention's part of a chunk is measured
 STRIDE = 1024  # tokens between snapshots within a long prompt, at least
 COUNTS = (
     "steps", "prompt_tokens", "cached_tokens", "new_tokens", "cache_hits", "cache_misses",
@@ -78,6 +79,14 @@ class Runner:
                 self.lanes.prefill(0, [0] * tokens, 0)
                 if again or tokens > 1:  # the very first one compiles
                     self.pace.learned(tokens, time.perf_counter() - start)
+        far = min(self.layout.context, FAR) - 16
+        if far >= 16 * 16:
+            taken = []
+            for _ in range(3):
+                start = time.perf_counter()
+                self.lanes.prefill(0, [0] * 16, far)
+                taken.append(time.perf_counter() - start)
+            self.pace.learned_far(16, far, min(taken))
 
     # --- One turn ---------------------------------------------------------------
 
@@ -190,7 +199,7 @@ class Runner:
             size = self.rows.size_for(max(1, schedule.used))
             room = self.pace.room(size, waiting, schedule.running)
         first = True
-        while (tokens := self.pace.fits(room, first)) > 0:
+        while self.pace.fits(room, first) > 0:
             while not self._shares() and (admitted := schedule.admit()) is not None:
                 self._guard(admitted[1], self._begin, *admitted)
             lane = schedule.next_lane()
@@ -198,6 +207,9 @@ class Runner:
                 return
             job = schedule.lanes[lane]
             assert job is not None
+            tokens = self.pace.fits(room, first, job.position)
+            if tokens == 0:
+                return
             start = time.perf_counter()
             self._guard(job, self._chunk, lane, job, tokens)
             if math.isinf(room):
@@ -278,7 +290,7 @@ class Runner:
         logits = self.lanes.prefill(lane, part, job.position)
         job.position = end
         seconds = time.perf_counter() - start
-        self.pace.prefilled(len(part), seconds)
+        self.pace.prefilled(len(part), seconds, end - len(part))
         self.counts["prompt_tokens"] += len(part)
         self.observer.chunk(len(part), seconds)
         whole = end == len(job.prompt)
