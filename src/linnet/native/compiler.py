@@ -7,6 +7,8 @@ instruction set, apart from any model.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import hashlib
 import os
 import shutil
@@ -137,12 +139,16 @@ def build(parts: Sequence[str], threads: int = 2) -> Path:
     kernels = {name: (SOURCES / name).read_text() for name in KERNELS}
     headers = [path.read_text() for path in sorted(SOURCES.glob("*.h"))]
     base = [cc, compiler_version(cc), *use, *headers]
-    folder = cache_folder()
-    target = folder / f"{digest([*base, *kernels.values(), *parts])}.so"
+    name = f"{digest([*base, *kernels.values(), *parts])}.so"
+    target = cache_folder() / name
     if target.exists():
-        os.utime(target)
+        with contextlib.suppress(OSError):  # of others, or just removed by another process
+            os.utime(target)
         return target
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = writable(cache_folder())
+    target = folder / name
+    if target.exists():
+        return target
     with tempfile.TemporaryDirectory(dir=folder, prefix="build-") as temporary:
         room = Path(temporary)
         jobs: list[tuple[Path, list[str]]] = []
@@ -189,6 +195,42 @@ def build(parts: Sequence[str], threads: int = 2) -> Path:
         os.replace(linked, target)
     prune(folder)
     return target
+
+
+ROOM = 32 << 20  # bytes that a build may need
+_own: dict[int, Path] = {}  # a process's own folder, by its id
+
+
+def writable(folder: Path) -> Path:
+    """The folder where it can be written and has room, else one of this process's own, which
+    goes when it ends. Raises BackendError where there is neither."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        if shutil.disk_usage(folder).free >= ROOM:
+            return folder
+        reason = "its disk is full"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    own = _own.get(os.getpid())
+    if own is None:
+        try:
+            own = Path(tempfile.mkdtemp(prefix="linnet-"))
+        except OSError as error:
+            raise BackendError(f"{folder}: cannot be used ({reason}), nor {error}") from error
+        _own[os.getpid()] = own
+        atexit.register(_removed, os.getpid(), own)
+        print(
+            f"note: {folder} cannot be used ({reason}): what is compiled is not kept",
+            file=sys.stderr,
+        )
+    return own
+
+
+def _removed(process: int, folder: Path) -> None:
+    if os.getpid() == process:  # not in a forked child
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def prune(folder: Path, most: int = CACHE_BYTES) -> None:

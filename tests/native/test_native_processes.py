@@ -1,0 +1,117 @@
+"""Compiled entries and processes: forks, several that compile at once, a cache that cannot be
+written, and what new lengths cost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import linnet
+from linnet.native import compiler
+
+if compiler.why_not() is not None:
+    pytest.skip(compiler.why_not() or "", allow_module_level=True)
+
+SIZES = {
+    "Vocab": 64, "H": 32, "Inner": 64, "Heads": 4, "KvHeads": 2, "HeadDim": 8, "Layers": 2,
+    "Batch": 1, "MaxSeq": 256, "T": "f32",
+}  # fmt: skip
+RUN = f"""
+import torch, linnet
+model = linnet.load("smollm2-135m-instruct", weights="random", generics={SIZES!r}, backend="native")
+print(float(model.forward(torch.arange(8).view(1, 8)).sum()))
+"""
+
+
+def small(**options: Any) -> Any:
+    return linnet.load("smollm2-135m-instruct", weights="random", generics=SIZES, **options)
+
+
+def run(**more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", RUN], env={**os.environ, **more}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def test_a_forked_child_uses_the_model() -> None:
+    model = small(backend="native")
+    tokens = torch.arange(200).view(1, 200) % 64
+    before = model.prefill(tokens, 0)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            again = model.prefill(tokens, 0)
+            os.write(write, b"same" if torch.equal(again, before) else b"other")
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        assert pipe.read() == "same"
+    assert os.waitpid(child, 0)[1] == 0
+    assert torch.equal(model.prefill(tokens, 0), before)
+
+
+def test_processes_that_compile_at_once(tmp_path: Path) -> None:
+    small(backend="native").native.entry("forward")
+    folder = tmp_path / "linnet" / "native"
+    folder.mkdir(parents=True)
+    for kept in compiler.cache_folder().glob("*.o"):  # the kernels, which no model changes
+        (folder / kept.name).symlink_to(kept)
+    running = [run(XDG_CACHE_HOME=str(tmp_path)) for _ in range(2)]
+    done = [process.communicate(timeout=150) for process in running]
+    assert [process.returncode for process in running] == [0, 0], done
+    assert len({out for out, _ in done}) == 1
+    left = [path.name for path in folder.iterdir()]
+    assert len([name for name in left if name.endswith(".so")]) == 1
+    assert not [name for name in left if name.startswith("build-")]
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    process = run(XDG_CACHE_HOME=str(tmp_path / "file"), TMPDIR=str(temporary))
+    out, error = process.communicate(timeout=150)
+    assert process.returncode == 0, error
+    assert float(out) == pytest.approx(float(small().forward(torch.arange(8).view(1, 8)).sum()))
+    assert "cannot be used (Not a directory): what is compiled is not kept" in error
+    assert not list(temporary.iterdir())
+
+
+def test_a_cache_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usage = compiler.shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(compiler.shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    monkeypatch.setattr(compiler, "_own", {})
+    other = compiler.writable(tmp_path / "cache")
+    assert other != tmp_path / "cache"
+    assert compiler.writable(tmp_path / "cache") == other
+    assert capsys.readouterr().err.count("its disk is full") == 1
+    other.rmdir()
+
+
+def test_new_lengths_compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small(backend="native")
+    model.prefill(torch.zeros(1, 3, dtype=torch.long), 0)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("something was compiled")
+
+    monkeypatch.setattr(compiler, "run", refuse)
+    monkeypatch.setattr(compiler, "build", refuse)
+    monkeypatch.setattr(model.compiler, "compile", refuse)
+    for length in range(1, 201):
+        model.reset_state()
+        model.prefill(torch.zeros(1, length, dtype=torch.long), 0)
+        model.forward(torch.zeros(1, length, dtype=torch.long))
+    bound = model.rebind({"MaxSeq": 256})
+    assert bound.native.reason is None
