@@ -58,7 +58,7 @@ def _load(package: str, generics: dict[str, Any], backend: str) -> Any:
 
 
 @cache
-def hybrid(context: int = 256, backend: str = "torch", **more: int) -> Any:
+def hybrid(context: int = 256, backend: str = "torch", **more: Any) -> Any:
     """Linear and full attention, experts: the founding architecture with one group."""
     generics: dict[str, Any] = {
         "Vocab": VOCABULARY, "H": 32, "Groups": 1, "HeadDim": 8, "Heads": 4, "KvHeads": 2,
@@ -70,7 +70,7 @@ def hybrid(context: int = 256, backend: str = "torch", **more: int) -> Any:
 
 
 @cache
-def plain(context: int = 256, backend: str = "torch", **more: int) -> Any:
+def plain(context: int = 256, backend: str = "torch", **more: Any) -> Any:
     """Full attention alone: the Llama architecture with two layers."""
     generics: dict[str, Any] = {
         "Vocab": VOCABULARY, "H": 32, "Inner": 48, "Heads": 4, "KvHeads": 2, "HeadDim": 8,
