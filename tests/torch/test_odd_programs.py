@@ -204,3 +204,107 @@ def test_an_index_into_nothing_is_refused(run):
     for size in (0, 1, 2):
         with pytest.raises(linnet.InputError, match="index"):
             run(text, torch.zeros(size, dtype=torch.int64), torch.zeros(1, size))
+
+
+def test_what_nothing_uses_is_refused_all_the_same(run):
+    text = """
+    fn first(a: f32, b: f32) -> f32 { return a }
+    pub entry f(x: Tensor[3; f32], at: i64, ids: Tensor[2; i32], by: i32) -> f32 {
+        let unused = x[at % 5]
+        let rows[i] = x[ids[i]]
+        let part = 7 / (by - 1)
+        return first(x[0], rows[0])
+    }
+    """
+    x = torch.arange(3.0)
+    assert float(run(text, x, 7, [2, 0], 3)) == 0
+    for at, ids, by in ((8, [0, 0], 3), (0, [0, 3], 3), (0, [-1, 0], 3), (0, [0, 0], 1)):
+        with pytest.raises(linnet.InputError):
+            run(text, x, at, ids, by)
+
+
+def test_what_is_not_computed_is_not_refused(run):
+    """An index for elements of which there are none."""
+    text = """
+    pub entry f<N: Dim, M: Dim>(x: Tensor[3; f32], ids: Tensor[2; i32], y: Tensor[N; f32], z: Tensor[M; f32]) -> (
+        Tensor[2, N; f32], Tensor[2; f32]
+    ) {
+        let a[i, n] = x[ids[i]] + y[n]
+        let b[i] = sum[m] x[ids[i] + 1] * z[m]
+        return (a, b)
+    }
+    """
+    x, some, none_ = torch.arange(3.0), torch.ones(2), torch.ones(0)
+    a, b = run(text, x, [5, -7], none_, none_)
+    assert a.shape == (2, 0) and b.tolist() == [0, 0]
+    assert run(text, x, [1, 0], some, some)[1].tolist() == [4, 2]
+    for y, z in ((some, none_), (none_, some)):
+        with pytest.raises(linnet.InputError, match="ids"):
+            run(text, x, [5, -7], y, z)
+
+
+def test_a_place_in_a_cache_that_no_argument_bounds(run):
+    text = """
+    use std.nn.cache::{write_span}
+    pub entry f<N: Dim>(x: Tensor[N; f32], at: i32) -> Tensor[1, 1, 6, 1; f32] where N > 0 {
+        let value = reshape(x, [1, 1, N, 1])
+        return write_span(fill<f32>([1, 1, 6, 1], 0.0), value, min(max(at % 7, 0), 6 - N))
+    }
+    """
+    assert run(text, torch.ones(2), 9).flatten().tolist() == [0, 0, 1, 1, 0, 0]
+    with pytest.raises(linnet.InputError, match="index -1"):
+        run(text, torch.ones(7), 0)
+
+
+def test_odd_scalars(run):
+    text = """
+    enum Mode { Plain, Twice }
+    fn g(c: bool) -> bool {
+        let a = if c { Mode.Plain } else { Mode.Twice }
+        return a == Mode.Twice || Mode.Plain != Mode.Plain
+    }
+    pub entry f<N: Dim>(x: Tensor[N; bf16], c: bool) -> (Tensor[N; bf16], Tensor[N; bf16], u8, bool) {
+        let counted[i] = iota<bf16>(N)[i] + x[i]
+        let one = fill<u8>([1], 255)[0]
+        return (counted, 100.0 / x, one, g(c))
+    }
+    """
+    x = torch.tensor([3.0, 7.0, 13.0], dtype=torch.bfloat16)
+    a, b, c, d = run(text, x, False)
+    assert a.tolist() == [3, 8, 15] and int(c) == 255 and bool(d)
+    assert torch.equal(b, (100.0 / x.double()).to(torch.bfloat16))  # rounded once
+
+
+def test_a_value_used_twice_by_what_is_used_twice(run):
+    text = """
+    pub entry f<N: Dim>(x: Tensor[N; i64]) -> Tensor[N; i64] {
+        var y = x
+        static for i in 0..40 { y = y + y }
+        let z[i] = y[i] + 1
+        return z
+    }
+    """
+    assert run(text, [1, 3]).tolist() == [2**40 + 1, 3 * 2**40 + 1]
+
+
+def test_states_of_one_number(tmp_path):
+    text = """
+    pub block Root {
+        state count: i64
+        state mean: f32
+        state seen: bool
+        pub entry step(x: f32) -> (i64, f32, bool, i64) {
+            let (before, mid, was) = (count, mean, seen)
+            count = count - 3
+            mean = mean + x
+            seen = true
+            return (before, mid, was, count / 2)
+        }
+    }
+    """
+    for policy in POLICIES:
+        model = load_text(tmp_path, text, numerics=policy)
+        first, second = model.step(2.5), model.step(1.0)
+        assert [x.item() for x in first] == [0, 0, False, -1]
+        assert [x.item() for x in second] == [-3, 2.5, True, -3]
+        assert [model.state[n].item() for n in ("count", "mean", "seen")] == [-6, 3.5, True]

@@ -237,14 +237,28 @@ class Signature:
         if len(self.held) < KEPT:
             self.held[key] = None
 
-    def check_ranges(self, ranges: Ranges, values: Sequence[Any], dims: Mapping[str, int]) -> None:
-        """The conditions that the entry's indices put on its integer arguments."""
+    def check_ranges(self, ranges: Ranges, values: Sequence[Any], dims: Mapping[str, int]) -> bool:
+        """The conditions that the entry's indices put on its integer arguments.
+
+        True: an index that no element is computed of is outside, which only the reference
+        evaluator has an eye for. Raises InputError for any other.
+        """
         by_name = dict(zip(self.names, values, strict=True))
         limits: dict[str, tuple[int, int]] = {}
+        beside = False
         for condition in ranges.conditions:
-            if any(size.evaluate(dims) == 0 for size in condition.sizes):
-                continue
             offset = condition.offset.evaluate(dims)
+            if condition.sizes and any(size.evaluate(dims) == 0 for size in condition.sizes):
+                least, most = (
+                    (0, 0) if condition.argument is None else extremes(by_name[condition.argument])
+                )
+                extent = condition.extent
+                beside |= (
+                    least + offset < 0
+                    if extent is None
+                    else (most + offset >= extent.evaluate(dims))
+                )
+                continue
             if condition.argument is None:
                 extent = condition.extent
                 if offset < 0 or (extent is not None and offset >= extent.evaluate(dims)):
@@ -275,6 +289,7 @@ class Signature:
                 twice = next((x for x in listed if listed.count(x) > 1), None)
                 if twice is not None:
                     raise InputError(f"`{name}`: {twice} is named twice; expected distinct values")
+        return beside
 
 
 REACHES = "an index reaches past its axis"

@@ -127,21 +127,21 @@ class Entry:
         if model.native.module is not None:
             model.native.module.wake()
         values, dims = self.signature.bind(args, keywords)
-        self.signature.check_ranges(self.ranges(), values, dims)
+        beside = self.signature.check_ranges(self.ranges(), values, dims)
         if self.uses_state:
             model.allocate()
         with model.mode():
-            result = self.run(values, dims)
+            result = self.run(values, dims, beside)
         return self.outward(result, self.instance.result)
 
-    def run(self, values: list[Any], dims: dict[str, int]) -> Any:
+    def run(self, values: list[Any], dims: dict[str, int], by_reference: bool = False) -> Any:
         model = self.model
-        native = model.native.entry(self.name)
+        native = None if by_reference else model.native.entry(self.name)
         if native is not None:
             result = model.native.run(native, values, dims)
             if result is not None:
                 return result
-        if model.numerics == "exact":
+        if model.numerics == "exact" or by_reference:
             args = [self.carrier(v, t) for v, t in zip(values, self.signature.types, strict=True)]
             return Evaluator(model.bound, model.device).run(
                 self.instance.id, model.root, args, dims

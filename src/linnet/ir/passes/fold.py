@@ -149,6 +149,8 @@ class _Folder:
                 if isinstance(inner := defs.get(x), Reshape):
                     return self.again(op, Reshape([op.result], None, inner.x))
                 if isinstance(inner, (Fill, Broadcast)) and isinstance(inner.x.type, ScalarType):
+                    if inner.x.type == op.result.type:
+                        return inner.x
                     return self.again(op, Fill([op.result], None, inner.x))
             case Permute(x=x, axes=axes):
                 if axes == tuple(range(len(axes))):

@@ -48,7 +48,8 @@ from linnet.ir.program import (
 from linnet.ir.types import FLOATS, dtype_of, shape_of
 
 ZERO, ONE = Dim.const(0), Dim.const(1)
-# Expressions may grow to this many nodes by writing producers into them.
+# Expressions may grow to this many nodes by writing a producer into them, and to four times as many
+# by writing in what that reads.
 LIMIT = 60
 
 
@@ -78,6 +79,7 @@ class GridSimplifier:
     def __init__(self, defs: Defs, facts: Facts):
         self.defs = defs
         self.facts = facts
+        self.followed: dict[tuple[Value, tuple[Axis, ...]], GExpr] = {}
 
     def expr(self, node: GExpr) -> GExpr:
         return map_expr(node, self.one)
@@ -115,10 +117,19 @@ class GridSimplifier:
                 return GDim(axes[0], node.dtype)
         if node.dtype in FLOATS or any(isinstance(axis, GExpr) for axis in axes):
             return node
+        # A value read twice by what is read twice, and so on, is followed once all the same.
+        key = (node.value, axes)
+        known = self.followed.get(key)
+        if known is None:
+            known = self.followed[key] = self.follow(producer, node)
+        return known
+
+    def follow(self, producer: Op | None, node: GRead) -> GExpr:
         new = self.producer(producer, node)
-        if new is None or sum(1 for _ in walk_expr(new)) > LIMIT:
+        if new is None or _nodes(new) > LIMIT:
             return node
-        return self.expr(new)
+        new = self.expr(new)
+        return node if _nodes(new) > 4 * LIMIT else new
 
     def producer(self, producer: Op | None, node: GRead) -> GExpr | None:
         """The element read, as an expression over what its producer read."""
@@ -296,6 +307,10 @@ class GridSimplifier:
                 return None
             items.append(Range(place.offset, stop))
         return Slice([grid.result], None, read.value, tuple(items))
+
+
+def _nodes(node: GExpr) -> int:
+    return sum(1 for _ in walk_expr(node))
 
 
 def _literal(node: GExpr) -> numbers.Number | None:

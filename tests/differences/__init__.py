@@ -1,0 +1,1 @@
+"""Random programs, run by every evaluator there is."""
