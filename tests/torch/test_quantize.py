@@ -140,3 +140,21 @@ def test_picked_rows_are_those_of_the_whole(tmp_path: Path) -> None:
         assert torch.equal(table[-1], dense[-1])
         with torch.inference_mode():
             assert torch.equal(torch.nn.functional.linear(dense, table), dense @ dense.T)
+
+
+def test_packed_weights_lie_on_their_device() -> None:
+    """Here the one without memory: no other is at hand everywhere."""
+    import numpy as np
+
+    from linnet.weights.quantize import quantize_values
+
+    rows = np.ones((24, 64), np.float32)
+    held = quantize_values(lambda a, b: rows[a:b], (24, 64), "int4")
+    table = PackedTensor(held, torch.bfloat16, torch.device("meta"))
+    assert table.device.type == "meta"
+    assert all(part.device.type == "meta" for part in table.packed[1:3])
+    ids = torch.zeros(2, 3, dtype=torch.long, device="meta")
+    picked = torch.nn.functional.embedding(ids, table)
+    assert picked.shape == (2, 3, 64)
+    assert picked.device.type == "meta"
+    assert torch.nn.functional.linear(picked, table).shape == (2, 3, 24)

@@ -74,7 +74,7 @@ def load(
         raise InputError(f"numerics: expected one of {', '.join(NUMERICS)}, found {numerics!r}")
     place = _device(device)
     if quantize is not None:
-        _quantizable(quantize, place, trainable)
+        _quantizable(quantize, trainable)
     if embedding not in (4, 8):
         raise InputError(f"embedding: expected 4 or 8 bits, found {embedding!r}")
     if cache is not None:
@@ -191,7 +191,7 @@ class _Source:
         dtype = dtypes.STORAGE[entry.dtype]
         found = self.packed(entry)
         if found is not None:
-            return PackedTensor(found, dtype)
+            return PackedTensor(found, dtype, self.device)
         raw = self.checkpoint.read(entry.tensor, entry.dtype)
         if len(raw) == 0:
             return torch.empty(entry.shape, dtype=dtype, device=self.device)
@@ -201,7 +201,7 @@ class _Source:
     def packed(self, entry: Entry) -> Packed | None:
         """The tensor in few bits, where the file has it so or `quantize` asks for it."""
         assert self.checkpoint is not None
-        if self.device.type != "cpu" or self.trainable:
+        if self.trainable:
             return None
         if self.choice.keeps(entry.paths, entry.stored, entry.dtype):
             return self.checkpoint.packed(entry.tensor)
@@ -215,22 +215,21 @@ class _Source:
         kind = self.choice.format((parameter.path,), parameter.shape, parameter.dtype)
         if kind is None:
             return made
-        return PackedTensor(quantize_values(_array(made), parameter.shape, kind), made.dtype)
+        found = quantize_values(_array(made), parameter.shape, kind)
+        return PackedTensor(found, made.dtype, self.device)
 
 
 def _array(tensor: Tensor) -> Any:
     """Rows of any float tensor, as f32 arrays made when they are asked for."""
     flat = tensor.reshape(-1, tensor.shape[-1])
-    return lambda start, stop: flat[start:stop].float().numpy()
+    return lambda start, stop: flat[start:stop].float().cpu().numpy()
 
 
-def _quantizable(quantize: str, place: torch.device, trainable: bool) -> None:
+def _quantizable(quantize: str, trainable: bool) -> None:
     if quantize not in FORMATS:
         raise InputError(f"quantize: expected one of {', '.join(FORMATS)}, found {quantize!r}")
     if trainable:
         raise BackendError("quantize: packed weights have no gradients; load without trainable")
-    if place.type != "cpu":
-        raise BackendError(f"quantize: packed weights run on the CPU, the device is {place}")
 
 
 def _cacheable(cache: str, numerics: str, trainable: bool) -> None:

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from linnet.weights.packed import BLOCKS, Packed, unpack_rows
 
+CPU = torch.device("cpu")
+
 
 class PackedTensor(torch.Tensor):
     """A weight `[…, In]` of a float dtype whose storage is packed. Never written to.
@@ -25,18 +27,22 @@ class PackedTensor(torch.Tensor):
     source: Packed
 
     @staticmethod
-    def __new__(cls, source: Packed, dtype: torch.dtype) -> PackedTensor:
+    def __new__(
+        cls, source: Packed, dtype: torch.dtype, device: torch.device = CPU
+    ) -> PackedTensor:
         made: PackedTensor = torch.Tensor._make_wrapper_subclass(
-            cls, source.shape, dtype=dtype, device=torch.device("cpu")
+            cls, source.shape, dtype=dtype, device=device
         )
         return made
 
-    def __init__(self, source: Packed, dtype: torch.dtype):
+    def __init__(self, source: Packed, dtype: torch.dtype, device: torch.device = CPU):
         self.source = source
         data = torch.frombuffer(source.data, dtype=torch.uint8)
         scale = None
         if source.scale is not None:
             scale = torch.frombuffer(source.scale, dtype=torch.float32)
+        if device != CPU:
+            data, scale = data.to(device), scale.to(device) if scale is not None else None
         self.packed = (source.kind, data, scale, None, source.group)
 
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
@@ -53,7 +59,7 @@ class PackedTensor(torch.Tensor):
         width = self.shape[-1]
         if kind in BLOCKS:
             dense = torch.from_numpy(unpack_rows(self.source, start, stop))
-            return dense.to(self.dtype)
+            return dense.to(self.device, self.dtype)
         assert scale is not None
         count = width // group
         return _values(
