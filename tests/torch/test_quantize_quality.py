@@ -83,3 +83,21 @@ def test_four_bits(text: torch.Tensor, exact: torch.Tensor) -> None:
     assert found.agreement > 0.9
     assert found.divergence < plain.divergence
     assert found.perplexity < plain.perplexity
+
+
+def test_caches_in_eight_bits(text: torch.Tensor) -> None:
+    """Step by step, so that every position is read back from the caches."""
+    steps, found = 64, []
+    for cache in (None, "int8"):
+        generics = {"T": "f32", "Batch": ROWS, "MaxSeq": steps}
+        model = linnet.load(NAME, generics=generics, cache=cache)
+        logits = [model.decode(text[:, at : at + 1], at) for at in range(steps)]
+        found.append(torch.stack(logits, 1).log_softmax(-1))
+    exact, few = found
+    part = text[:, : steps + 1]
+    divergence = float((exact.exp() * (exact - few)).sum(-1).mean())
+    agreement = float((exact.argmax(-1) == few.argmax(-1)).float().mean())
+    print(divergence, agreement, perplexity(few, part), perplexity(exact, part))
+    assert perplexity(few, part) < perplexity(exact, part) * 1.002
+    assert agreement > 0.98
+    assert divergence < 1e-3
