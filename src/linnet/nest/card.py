@@ -36,6 +36,7 @@ _TABLES: dict[str, dict[str, str]] = {
     },
 }  # fmt: skip
 _FREE = ("generics", "check")  # tables whose keys are the program's own generics
+_DEEP = re.compile(r"(?m)^[\s\[]*[\w\"'-]+\s*(?:\.\s*[\w\"'-]+\s*){64}")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -190,6 +191,7 @@ class _Reader:
         if not isinstance(value, str) or (not value and kind != "text"):
             raise self.fail(table, key, f"expected a string, found {_shown(value)}")
         problem = {
+            "text": not value.isprintable() and "expected text without control characters",
             "name": not _NAME.fullmatch(value) and "expected a plain name",
             "identifier": not _IDENTIFIER.fullmatch(value) and "expected an identifier",
             "repo": not _REPO.fullmatch(value) and "expected `owner/name`",
@@ -220,6 +222,8 @@ def _toml(path: Path, text: str) -> dict[str, Any]:
         import tomllib
     else:
         import tomli as tomllib
+    if _DEEP.search(text):  # the parser takes quadratic time for these
+        raise CardError(f"{path}: not TOML of a card: a key of more than 64 parts")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

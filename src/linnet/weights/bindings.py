@@ -13,6 +13,7 @@ from pathlib import Path
 from linnet.errors import WeightsError
 from linnet.weights.json_text import JsonError, check_text, read_json
 
+LONGEST = 1000  # characters of a name; a page shows them
 _SPACE = " \t\r\n"
 
 
@@ -101,6 +102,12 @@ def _pairs(text: str, at: int, path: Path) -> dict[str, str]:
             )
         check_text(key)
         check_text(name)
+        for found in (key, name):
+            if len(found) > LONGEST:
+                raise JsonError(
+                    f"line {line(here)}: a name of {len(found):,} characters, expected at most "
+                    f"{LONGEST:,}"
+                )
         result[key], places[key] = name, here
         at = skip(after)
         end = expect(at, ",}") == "}"

@@ -28,6 +28,7 @@ LIMIT = 1 << 20  # bytes
 RULES = 1000
 _KEYS = ("from", "to", "transpose", "join", "split", "sizes", "cast")
 _AXES = 8
+_DEEP = re.compile(r"(?m)^[\s\[]*[\w\"'-]+\s*(?:\.\s*[\w\"'-]+\s*){64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,10 @@ def read_importer(path: Path | None) -> tuple[Rule, ...]:
                 f"{path}: {path.stat().st_size:,} bytes are too many for an importer "
                 f"({LIMIT:,} at most)"
             )
-        document = tomllib.loads(path.read_bytes().decode("utf-8"))
+        text = path.read_bytes().decode("utf-8")
+        if _DEEP.search(text):  # the parser takes quadratic time for these
+            raise WeightsError(f"{path}: not TOML of an importer: a key of more than 64 parts")
+        document = tomllib.loads(text)
     except OSError as error:
         raise WeightsError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError, ValueError) as error:

@@ -21,8 +21,15 @@ BIRD = (
 )
 
 
+# Characters that would show a text in another order than it has, or not at all.
+_UNSEEN = dict.fromkeys(
+    (*range(9), 11, 12, *range(14, 32), 127, *range(0x202A, 0x202F), *range(0x2066, 0x206A)),
+    "\ufffd",
+)
+
+
 def text(value: object) -> str:
-    return escape(str(value), quote=True)
+    return escape(str(value).translate(_UNSEEN), quote=True)
 
 
 def element(tag: str, content: str, **attributes: object) -> str:

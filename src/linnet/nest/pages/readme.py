@@ -19,6 +19,8 @@ def read_readme(folder: Path) -> str:
     path = folder / "README.md"
     if not path.exists():
         return ""
+    if not path.is_file():
+        raise PackageError(f"{path}: neither a file nor absent; expected text")
     if not path.resolve().is_relative_to(folder.resolve()):
         raise PackageError(f"{path}: leads out of the card's folder")
     if path.stat().st_size > LIMIT:
