@@ -82,13 +82,12 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(text(found, args.all))
     if args.record is not None:
-        _record(target, found, args.record or Path(folder).resolve().name, args.dtype)
+        weights = args.record or Path(folder).resolve().name
+        _record(target, found, reference.name, weights, args.dtype)
     return 0 if found.result <= found.tolerance else 1
 
 
-def _record(target: Any, found: Parity, weights: str, dtype: str) -> None:
-    import transformers
-
+def _record(target: Any, found: Parity, reference: str, weights: str, dtype: str) -> None:
     from linnet.errors import CardError
     from linnet.nest.checked import record_parity
 
@@ -97,7 +96,7 @@ def _record(target: Any, found: Parity, weights: str, dtype: str) -> None:
     record_parity(
         target.card,
         {
-            "reference": f"transformers {transformers.__version__}", "weights": weights,
+            "reference": reference, "weights": weights,
             "entry": found.entry, "dtype": dtype, "result": found.result,
             "tolerance": found.tolerance, "blocks": len(found.gaps),
         },

@@ -96,17 +96,15 @@ def _rope(file: GgufFile, get: Any, found: dict[str, Any]) -> dict[str, Any]:
 def _llama3(file: GgufFile, base: float) -> dict[str, Any]:
     """The file holds the divisors, not what they were made from. The scaling that every release of
     Llama 3 has is tried; another one is not known here."""
-    import numpy as np
-
-    stored = np.frombuffer(file.read(_SLOW, "f32"), np.float32)
-    count = len(stored)
-    factor = float(stored[-1]) if count else 0.0
+    stored = list(file.read(_SLOW, "f32").cast("f"))
+    factor = stored[-1] if stored and stored[-1] > 0 else 1.0
     for old in (8192, 4096, 16384, 32768):
-        frequency = base ** (-np.arange(count) / max(1, count))
-        waves = old * frequency / (2 * math.pi)
-        share = np.clip((waves - 1.0) / 3.0, 0.0, 1.0)
-        made = 1.0 / ((1 - share) / max(factor, 1e-30) + share)
-        if np.allclose(made, stored, rtol=1e-3):
+        made = []
+        for at in range(len(stored)):
+            waves = old * base ** (-at / len(stored)) / (2 * math.pi)
+            share = min(max((waves - 1.0) / 3.0, 0.0), 1.0)
+            made.append(1.0 / ((1 - share) / factor + share))
+        if all(math.isclose(a, b, rel_tol=1e-3) for a, b in zip(made, stored)):
             return {
                 "rope_type": "llama3", "factor": _short(factor), "low_freq_factor": 1.0,
                 "high_freq_factor": 4.0, "original_max_position_embeddings": old,

@@ -38,6 +38,13 @@ class Reference:
             name: tensor.data_ptr() for name, tensor in self.values.items()
         }
 
+    @property
+    def name(self) -> str:
+        """What the values are compared with, and its version."""
+        import transformers
+
+        return f"transformers {transformers.__version__}"
+
     @classmethod
     def open(cls, folder: Path, dtype: torch.dtype) -> Reference:
         """From a folder with config.json and safetensors; no code of the checkpoint is run.
