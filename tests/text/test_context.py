@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from linnet.errors import InputError
-from linnet.text.context import _cgroups, available_memory, choose_context, state_bytes_of
+from linnet.text.context import _cgroups, available_memory, choose_context
 
 GB = 10**9
 
@@ -52,20 +52,6 @@ def test_asked_for() -> None:
         choose_context(state, 8192, wanted=9000, free=GB)
     with pytest.raises(InputError, match="max-seq is 0"):
         choose_context(state, 8192, wanted=0, free=GB)
-
-
-def test_bytes_of_a_manifest() -> None:
-    class Parameter:
-        def __init__(self, kind: str, shape: tuple[int, ...]):
-            self.kind, self.shape, self.dtype = kind, shape, "f32"
-
-    def manifest(generics: dict[str, int | str]) -> list[Parameter]:
-        n = generics["MaxSeq"]
-        assert isinstance(n, int)
-        return [Parameter("param", (1000,)), Parameter("state", (2, n)), Parameter("state", (3,))]
-
-    at = state_bytes_of(manifest, {"MaxSeq": 1}, lambda dtype, shape: 4 * shape[0] * shape[-1])
-    assert at(10) == 4 * 20 + 4 * 9
 
 
 def test_control_groups(tmp_path: Path) -> None:

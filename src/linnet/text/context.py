@@ -6,9 +6,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from linnet.errors import BindError, InputError
+from linnet.errors import InputError
 
 # Left free for activations, the allocator and everything else that runs.
 _RESERVE = 512 << 20
@@ -80,33 +79,6 @@ def _longest(state_bytes: Callable[[int], int], ceiling: int, room: int) -> int:
         return ceiling
     length = int(low + (room - state_bytes(low)) / slope) // _STEP * _STEP
     return max(min(length, ceiling), min(_LEAST, ceiling))
-
-
-def state_bytes_of(
-    manifest: Callable[[dict[str, int | str]], list[Any]],
-    generics: dict[str, int | str],
-    bytes_of: Callable[[str, tuple[int, ...]], int],
-    name: str = "MaxSeq",
-) -> Callable[[int], int]:
-    """The bytes of state as a function of the generic `name`.
-
-    `manifest(generics)` lists the parameters for those generics, `bytes_of(dtype, shape)` the
-    bytes of one. Raises `BindError` where the generics do not fit.
-    """
-    known: dict[int, int] = {}
-
-    def at(length: int) -> int:
-        if length not in known:
-            known[length] = sum(
-                bytes_of(p.dtype, p.shape)
-                for p in manifest({**generics, name: length})
-                if p.kind == "state"
-            )
-        return known[length]
-
-    if name not in generics:
-        raise BindError(f"the model has no generic {name}: its context is not a choice")
-    return at
 
 
 def available_memory() -> int | None:
