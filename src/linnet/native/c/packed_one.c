@@ -104,6 +104,7 @@ static inline __attribute__((always_inline)) __m512 scales_of(
         const int count = g >= 256 ? 1 : (chunks * 64 + g - 1) / g;
         const __mmask16 m = (__mmask16)((1 << count) - 1);
         __m512 s = _mm512_maskz_loadu_ps(m, scale + group);
+        _mm_prefetch((const char *)(scale + group) + AHEAD / 6, HINT); // a slower stream beside
         if (zero) {
             __m128i z = _mm_maskz_loadu_epi8(m, zero + group);
             *offset = by_group(g, _mm512_mul_ps(s, _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(z))));
@@ -214,6 +215,7 @@ static inline __attribute__((always_inline)) void wide_rows(
             __m512i d = _mm512_slli_epi32(_mm512_loadu_si512(x->pair + k * 16), centre);
             __m512i w0, w1;
             FETCH(p);
+            if (k % 16 == 0) _mm_prefetch((const char *)scale + AHEAD / 12, HINT);
             if (kind == INT8) {
                 FETCH(p + 64);
                 const __m512i flip = _mm512_set1_epi8((char)0x80);
