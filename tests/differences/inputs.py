@@ -55,13 +55,19 @@ def argument(random: Random, value: Value, sizes: dict[str, int], odd: float) ->
 
 
 def arguments(
-    random: Random, params: list[Value], least: dict[str, int], generics: dict[str, int]
+    random: Random,
+    params: list[Value],
+    least: dict[str, int],
+    generics: dict[str, int],
+    plain: bool = False,
 ) -> tuple[list[Any], dict[str, int]]:
-    """Arguments of one call, and the sizes that no shape tells."""
+    """Arguments of one call, and the sizes that no shape tells. `plain`: no extreme values."""
     sizes = dict(generics)
     for name, low in least.items():
         sizes[name] = random.choice((low, low + 1, 3, 4, 7, random.randint(low, 20)))
     odd = random.choice((0.0, 0.0, 0.05, 0.3))
+    if plain:
+        odd = 0.0
     given = [argument(random, p, sizes, odd) for p in params]
     told = {dim for p in params for dim in p.dims}
     return given, {name: sizes[name] for name in least if name not in told}

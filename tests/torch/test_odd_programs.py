@@ -308,3 +308,22 @@ def test_states_of_one_number(tmp_path):
         assert [x.item() for x in first] == [0, 0, False, -1]
         assert [x.item() for x in second] == [-3, 2.5, True, -3]
         assert [model.state[n].item() for n in ("count", "mean", "seen")] == [-6, 3.5, True]
+
+
+def test_a_choice_that_is_known_computes_both_sides(run):
+    text = """
+    pub entry f(x: Tensor[2; i32]) -> Tensor[2; i32] {
+        let y[i] = select(iota<i64>(2)[i] <= 2, x[i], x[iota<i64>(2)[i] + 1])
+        return y
+    }
+    """
+    with pytest.raises(linnet.InputError, match="index 2"):
+        run(text, [1, 2])
+
+
+def test_floats_past_the_signed_integers(run):
+    text = """
+    pub entry f<N: Dim>(x: Tensor[N; f32]) -> Tensor[N; u64] { return cast<u64>(x) }
+    """
+    x = torch.tensor([2.0**63, 1.5 * 2.0**63, 3.0])
+    assert run(text, x).tolist() == [2**63, 3 * 2**62, 3]

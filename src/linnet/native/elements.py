@@ -109,7 +109,9 @@ def cast(value: str, source: str, target: str) -> str:
     if target in FLOATS:
         return f"({HELD[target]})({value})"
     if source in FLOATS:
-        return f"({HELD[target]})to_integer({value})"
+        return (
+            f"to_unsigned({value})" if target == "u64" else f"({HELD[target]})to_integer({value})"
+        )
     return f"({HELD[target]})({value})"
 
 

@@ -96,9 +96,11 @@ class GridSimplifier:
                 return node if value is None else GLit(value, dtype)
             case GBinary():
                 return self.binary(node)
-            case GSelect(c, a, b):
+            case GSelect(c, a, b, _, lazy):
                 known = _literal(c)
-                return node if known is None else a if known else b
+                if known is None or not (lazy or _certain(b if known else a)):
+                    return node  # both are computed, and the other one may fail
+                return a if known else b
         return node
 
     # --- reads -------------------------------------------------------------------
@@ -311,6 +313,15 @@ class GridSimplifier:
 
 def _nodes(node: GExpr) -> int:
     return sum(1 for _ in walk_expr(node))
+
+
+def _certain(node: GExpr) -> bool:
+    """Whether nothing in an expression is read at an index of run time or divided."""
+    return not any(
+        (isinstance(part, GRead) and any(isinstance(axis, GExpr) for axis in part.axes))
+        or (isinstance(part, GBinary) and part.op in ("div", "rem") and part.dtype not in FLOATS)
+        for part in walk_expr(node)
+    )
 
 
 def _literal(node: GExpr) -> numbers.Number | None:

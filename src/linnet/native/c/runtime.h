@@ -324,3 +324,7 @@ static inline uint64_t shift_right_u(uint64_t a, int64_t n, int bits) {
 static inline int64_t to_integer(double x) {
     return x >= -9223372036854775808.0 && x < 9223372036854775808.0 ? (int64_t)x : INT64_MIN;
 }
+static inline uint64_t to_unsigned(double x) {
+    return x >= 9223372036854775808.0 ? (uint64_t)to_integer(x - 9223372036854775808.0) ^ (1ull << 63)
+                                      : (uint64_t)to_integer(x);
+}
