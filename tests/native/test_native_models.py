@@ -156,6 +156,17 @@ def test_packed_weights(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def test_memory_that_moves_under_a_tensor(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    native, _ = pair(models, "f32", monkeypatch)
+    tokens = torch.arange(12).view(1, 12).expand(3, 12)
+    before = native.forward(tokens)
+    block, name, _ = native._params["lm_head.weight"]
+    head = getattr(block, name)
+    head.data = head.detach() * 2
+    assert torch.allclose(native.forward(tokens), 2 * before)
+    assert native.native.module is not None
+
+
 def decode_alone(model: Any, tokens: torch.Tensor) -> torch.Tensor:
     model.reset_state()
     model.prefill_slots(tokens[[1, 0]], [2, 0], [40, 17])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -58,6 +59,9 @@ class Native:
         self._ready = False
         self._params: dict[str, int] = {}
         self._bound: tuple[NativeModule | None, int] = (None, 0)  # what the addresses are of
+        # A tensor's memory can move under it (`tensor.data = …`): asked at each call, and there.
+        self._lookups: list[Callable[[], int]] = []
+        self._places: list[int] = []
         self._dense: dict[str, tuple[Any, Tensor]] = {}  # packed ones that had to be opened
         self._paths: frozenset[str] | None = None
         if self.reason is not None and self.backend == "native":
@@ -195,12 +199,17 @@ class Native:
         model = self.model
         known = self._params
         changes = Block.changes
-        if self._bound == (module, changes):
+        if self._bound == (module, changes) and self._places == [at() for at in self._lookups]:
             return True
+        lookups: list[Callable[[], int]] = []
         for table in (model._params, model._states):
             for path, (block, name, _) in table.items():
                 held: Any = getattr(block, name)
                 packed = getattr(held, "packed", None)
+                if packed is not None:
+                    lookups.extend(t.data_ptr for t in packed[1:4] if t is not None)
+                elif held is not None:
+                    lookups.append(held.data_ptr)
                 if packed is not None and path in self._opened(module):
                     dense = self._dense.get(path)
                     if dense is None or dense[0] is not held:
@@ -210,10 +219,9 @@ class Native:
                     continue
                 if packed is not None:
                     kind, data, scale, zero, group = packed
-                    if known.get(path) != data.data_ptr():
-                        at = [t.data_ptr() if t is not None else 0 for t in (scale, zero)]
-                        module.bind(path, data.data_ptr(), kind, at[0], at[1], group, self._table)
-                        known[path] = data.data_ptr()
+                    at = [t.data_ptr() if t is not None else 0 for t in (data, scale, zero)]
+                    module.bind(path, at[0], kind, at[1], at[2], group, self._table)
+                    known[path] = at[0]
                     continue
                 address = held.data_ptr() if held is not None else 0
                 if known.get(path) != address:
@@ -222,6 +230,7 @@ class Native:
                     module.bind(path, address, table=self._table)
                     known[path] = address
         self._bound = (module, changes)
+        self._lookups, self._places = lookups, [at() for at in lookups]
         return True
 
     def _opened(self, module: NativeModule) -> frozenset[str]:
