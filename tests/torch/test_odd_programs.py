@@ -327,3 +327,17 @@ def test_floats_past_the_signed_integers(run):
     """
     x = torch.tensor([2.0**63, 1.5 * 2.0**63, 3.0])
     assert run(text, x).tolist() == [2**63, 3 * 2**62, 3]
+
+
+def test_what_passes_find_in_a_constant(run):
+    """The order of numbers that depend on no input; a number's remainder by a tensor."""
+    text = """
+    pub entry f<N: Dim>(x: Tensor[N; f32]) -> (Tensor[4; i32], Tensor[N; f32]) {
+        let t = iota<i32>(4)
+        let c[i] = (t[i] * 7) % 5
+        let rank[i] = sum<i32>[j] select(c[j] > c[i] || (c[j] == c[i] && t[j] < t[i]), 1, 0)
+        return (rank, -2.5 % x)
+    }
+    """
+    rank, rest = run(text, torch.tensor([2.0, -1.0]))
+    assert rank.tolist() == [3, 1, 0, 2] and rest.tolist() == [-0.5, -0.5]

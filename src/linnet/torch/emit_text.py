@@ -78,6 +78,8 @@ def binary_text(
             return f"rt.over({a}, {b}, '{dtype}')"
         return f"({a} / {b})"
     if op == "rem":
+        if kinds[0] != "tensor":
+            a = f"rt.tensor({a}, '{dtype}', DEVICE)"
         return f"torch.fmod({a}, {b})"
     return f"({a} {OPERATORS[op]} {b})"
 

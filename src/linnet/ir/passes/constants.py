@@ -91,9 +91,7 @@ def _hoistable(op: Op, bound: Bound) -> bool:
                 return False
             case Call(receiver=receiver) if receiver is not None:
                 return False
-            case Intrinsic(name=name) if (
-                name in ("causal_mask", "constant") or "state" in part.attrs
-            ):
+            case Intrinsic():
                 return False
     return True
 
