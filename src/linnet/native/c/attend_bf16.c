@@ -3,8 +3,8 @@
 // A block of keys is turned to pairs of features with the keys along the lanes, and its values to
 // pairs of keys with the features along the lanes; so scores and sums come out in lanes and nothing
 // is added across. Scores are added over the features in order, values over the keys in order, two at
-// a time, whatever else is in the piece. Weights are rounded to bf16 before they meet the values;
-// their sum is of the unrounded ones.
+// a time, whatever else is in the piece. A weight meets the values as the sum of two bf16 numbers, which
+// hold 16 of its bits.
 #include "attention.h"
 #include "dot.h"
 
@@ -19,7 +19,7 @@ static inline long wide16(long dim) { return (dim + 15) / 16 * 16; }
 size_t attend_bf16_bytes(const attention *a) {
     const size_t dim = wide16(a->dim);
     // Keys and values as pairs, sums, scores, weights, queries.
-    return KEYS * (dim + 32) * 2 + KEYS * dim * 2 + ROWS * (dim * 4 + KEYS * 4 + KEYS * 2 + dim * 2) + 4096;
+    return KEYS * (dim + 32) * 2 + KEYS * dim * 2 + ROWS * (dim * 4 + KEYS * 4 + KEYS * 4 + dim * 2) + 4096;
 }
 
 // Sixteen vectors of sixteen words, rows and columns exchanged.
@@ -125,7 +125,8 @@ static inline __attribute__((always_inline)) void scores(const int rows, const u
         for (int v = 0; v < 4; v++) _mm512_store_ps(s + r * KEYS + v * 16, acc[r][v]);
 }
 
-// acc[r][0 … 16 vecs) = fade[r] acc[r] + p_r . values over the first used[r] keys.
+// acc[r][0 … 16 vecs) = fade[r] acc[r] + p_r . values over the first used[r] keys, where p_r is a row of
+// high halves and a row of low ones.
 static inline __attribute__((always_inline)) void weigh(const int rows, const int vecs, float *acc, long wide,
                                                         const float *fade, const uint32_t *p, const int *used,
                                                         const uint32_t *values) {
@@ -143,21 +144,27 @@ static inline __attribute__((always_inline)) void weigh(const int rows, const in
 #pragma GCC unroll 4
         for (int v = 0; v < vecs; v++) x[v] = (__m512bh)_mm512_load_si512(values + j * wide + v * 16);
 #pragma GCC unroll 8
-        for (int r = 0; r < rows; r++) {
-            __m512bh w = (__m512bh)_mm512_set1_epi32((int)p[r * (KEYS / 2) + j]);
+        for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+            for (int half = 0; half < 2; half++) {
+                __m512bh w = (__m512bh)_mm512_set1_epi32((int)p[r * KEYS + half * (KEYS / 2) + j]);
 #pragma GCC unroll 4
-            for (int v = 0; v < vecs; v++) s[r][v] = _mm512_dpbf16_ps(s[r][v], x[v], w);
-        }
+                for (int v = 0; v < vecs; v++) s[r][v] = _mm512_dpbf16_ps(s[r][v], x[v], w);
+            }
     }
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) { // keys that not every row sees: their values may be anything
         for (long j = all / 2; j < (used[r] + 1) / 2; j++) {
             const __m512i keep = _mm512_set1_epi32(2 * j + 1 < used[r] ? -1 : 0xffff);
-            __m512bh w = (__m512bh)_mm512_set1_epi32((int)p[r * (KEYS / 2) + j]);
+#pragma GCC unroll 2
+            for (int half = 0; half < 2; half++) {
+                __m512bh w = (__m512bh)_mm512_set1_epi32((int)p[r * KEYS + half * (KEYS / 2) + j]);
 #pragma GCC unroll 4
-            for (int v = 0; v < vecs; v++)
-                s[r][v] = _mm512_dpbf16_ps(
-                    s[r][v], (__m512bh)_mm512_and_si512(_mm512_load_si512(values + j * wide + v * 16), keep), w);
+                for (int v = 0; v < vecs; v++) {
+                    __m512i x = _mm512_and_si512(_mm512_load_si512(values + j * wide + v * 16), keep);
+                    s[r][v] = _mm512_dpbf16_ps(s[r][v], (__m512bh)x, w);
+                }
+            }
         }
 #pragma GCC unroll 4
         for (int v = 0; v < vecs; v++) _mm512_store_ps(acc + r * wide + v * 16, s[r][v]);
@@ -217,8 +224,15 @@ static inline __attribute__((always_inline)) void shares(const float *s, float s
         value[v] = _mm512_maskz_mov_ps((__mmask16)(in >> (v * 16)), value[v]);
         total = v ? _mm512_add_ps(total, value[v]) : value[v];
     }
-    _mm512_store_si512(p, (__m512i)_mm512_cvtne2ps_pbh(value[1], value[0]));
-    _mm512_store_si512(p + 16, (__m512i)_mm512_cvtne2ps_pbh(value[3], value[2]));
+#pragma GCC unroll 2
+    for (int v = 0; v < 4; v += 2) {
+        const __m512i high = (__m512i)_mm512_cvtne2ps_pbh(value[v + 1], value[v]);
+        const V first = (V)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(high)), 16);
+        const V second = (V)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(high, 1)), 16);
+        const V rest[2] = {_mm512_sub_ps(value[v], first), _mm512_sub_ps(value[v + 1], second)};
+        _mm512_store_si512(p + v * 8, high);
+        _mm512_store_si512(p + KEYS / 2 + v * 8, (__m512i)_mm512_cvtne2ps_pbh(rest[1], rest[0]));
+    }
     *fade = *peak == -INFINITY ? 0.0f : m_exp(*peak - most);
     *sum = *sum * *fade + lanes_sum((v16)total);
     *peak = most;
@@ -231,7 +245,7 @@ void attend_bf16(const attention *a, const piece *w, const long *after, char *me
     uint32_t *values = keys + KEYS / 2 * (wide + 32);
     float *acc = (float *)(values + KEYS / 2 * wide);
     float *s = acc + ROWS * wide;
-    uint32_t *p = (uint32_t *)(s + ROWS * KEYS), *q = p + ROWS * (KEYS / 2);
+    uint32_t *p = (uint32_t *)(s + ROWS * KEYS), *q = p + ROWS * KEYS;
     float peak[ROWS], sum[ROWS], fade[ROWS];
     for (int r = 0; r < n; r++) {
         q[r * (wide / 2) + pairs - 1] = 0;
@@ -264,13 +278,13 @@ void attend_bf16(const attention *a, const piece *w, const long *after, char *me
             for (int r = r0; r < r0 + rows; r++)
                 if (used[r])
                     shares(s + r * KEYS, a->scale, used[r], w->allowed[r] ? w->allowed[r] + s0 : NULL, w->none[r],
-                           peak + r, sum + r, fade + r, p + r * (KEYS / 2));
+                           peak + r, sum + r, fade + r, p + r * KEYS);
                 else fade[r] = 1.0f;
             long d = 0;
             for (; d + 64 <= wide; d += 64)
-                ROWS_OF(weigh, 4, acc + r0 * wide + d, wide, fade + r0, p + r0 * (KEYS / 2), used + r0, values + d)
+                ROWS_OF(weigh, 4, acc + r0 * wide + d, wide, fade + r0, p + r0 * KEYS, used + r0, values + d)
             for (; d < wide; d += 16)
-                ROWS_OF(weigh, 1, acc + r0 * wide + d, wide, fade + r0, p + r0 * (KEYS / 2), used + r0, values + d)
+                ROWS_OF(weigh, 1, acc + r0 * wide + d, wide, fade + r0, p + r0 * KEYS, used + r0, values + d)
         }
     }
     for (int r = 0; r < n; r++) {
