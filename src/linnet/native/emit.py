@@ -2,16 +2,13 @@
 
 All dimensions are polynomials over the entry's own, so shapes and strides are known symbolically;
 arrays of blocks stay loops, over a table with one `weight` for every parameter and state. What
-is elementwise stays an expression (`node.py`) until something needs it in memory. Each step
-records what memory it touches: from that follow where threads must meet and which memory may be
-used again.
-
-A little longer than other files: one class walks all operations.
+is elementwise stays an expression (`node.py`) until something needs it in memory; what memory
+each step touches is noted in `steps.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from linnet.dims import Dim
@@ -49,6 +46,7 @@ from linnet.native.node import (
     row_major,
     volume,
 )
+from linnet.native.steps import Steps
 
 if TYPE_CHECKING:
     from linnet.ir.bound import Bound, Instance
@@ -56,7 +54,7 @@ if TYPE_CHECKING:
     from linnet.native.table import Table
 
 
-class Emitter:
+class Emitter(Steps):
     """Writes one entry. `nests` collects loop nests by their text, shared by all entries."""
 
     def __init__(
@@ -68,17 +66,10 @@ class Emitter:
         covered: frozenset[int],
         caches: frozenset[tuple[str, str]] = frozenset(),
     ):
+        super().__init__()
         self.caches = caches  # states kept in 8 bits
         self.bound, self.table, self.instance = bound, table, instance
         self.nests, self.covered = nests, covered
-        self.lines: list[str] = []
-        self.serial = 0
-        self.arena: list[Buffer] = []
-        self.epoch = 0
-        self.read: set[Buffer] = set()
-        self.written: set[Buffer] = set()
-        self.fence = False
-        self.touched: list[set[Buffer]] = []
         self.members: dict[str, Buffer] = {}
         self.pending: list[tuple[Frame, ir.Value, Node]] = []
         self.constants: dict[object, Value] = {}
@@ -88,73 +79,6 @@ class Emitter:
         self.packable: set[str] = set()  # parameters that kernels for packed weights read
         self.places: dict[str, tuple[str, str]] = {}  # a member's memory → its kind and name
         self.in_range: set[Buffer] = set()  # indices made here that are sound by construction
-        self.log: list[Node] = []  # nodes in the order in which they were made
-
-    # --- Text and memory -------------------------------------------------------
-
-    def line(self, text: str) -> None:
-        self.lines.append(text)
-
-    def fresh(self, stem: str) -> str:
-        self.serial += 1
-        return f"{stem}{self.serial}"
-
-    def buffer(self, dtype: str, size: Dim) -> Buffer:
-        made = Buffer(self.fresh("b"), dtype, size, len(self.arena), self.epoch, self.epoch)
-        self.arena.append(made)
-        return made
-
-    def new(self, shape: Sequence[Dim], dtype: str, order: Sequence[int] | None = None) -> Mem:
-        """Fresh memory; `order` lists the axes from the slowest in memory to the fastest."""
-        shape = tuple(shape)
-        buffer = self.buffer(dtype, volume(shape))
-        if order is None:
-            return Mem(buffer, shape, row_major(shape), dtype)
-        strides = [Dim.const(1)] * len(shape)
-        for axis, stride in zip(order, row_major([shape[a] for a in order]), strict=True):
-            strides[axis] = stride
-        return Mem(buffer, shape, tuple(strides), dtype)
-
-    def step(self, reads: Iterable[Buffer], writes: Iterable[Buffer]) -> int:
-        """Note a step; whether the threads may have to meet before it."""
-        r = {root for b in reads for root in b.roots if not root.constant}
-        w = {root for b in writes for root in b.roots}
-        hazard = self.fence or bool(self.written & (r | w)) or bool(self.read & w)
-        if hazard:
-            self.boundary()
-            self.fence = False
-        self.read |= r
-        self.written |= w
-        for buffer in r | w:
-            buffer.first = min(buffer.first, self.epoch)
-            buffer.last = max(buffer.last, self.epoch)
-            for group in self.touched:
-                group.add(buffer)
-        return int(hazard)
-
-    def boundary(self) -> None:
-        self.epoch += 1
-        self.read, self.written = set(), set()
-
-    def enclose(self, write: Callable[[], None]) -> None:
-        """A loop or branch: what was made before and is touched inside lives until its end."""
-        self.fence = True
-        start = self.epoch + 1
-        self.boundary()
-        self.touched.append(set())
-        write()
-        self.boundary()
-        for buffer in self.touched.pop():
-            if buffer.first < start:
-                buffer.last = max(buffer.last, self.epoch)
-        self.boundary()
-        self.fence = True
-
-    def forget(self, mark: int) -> None:
-        """What was made since `mark` is not there on every path from here on."""
-        for node in self.log[mark:]:
-            node.made = None  # type: ignore[attr-defined]
-        del self.log[mark:]
 
     def scoped_region(self, frame: Frame, region: ir.Region, targets: list[Node]) -> None:
         """One arm of a branch, its results left in `targets`."""
