@@ -13,21 +13,19 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from linnet.dims.dim import DimTooLarge
 from linnet.errors import BackendError, InputError
 from linnet.ir.bound import Bound, Instance
 from linnet.ir.types import Type
 from linnet.native import compiler, elements
-from linnet.native.emit import Emitter
-from linnet.native.frame import Choice, Function, flat_types
-from linnet.native.node import Buffer, Unsupported
+from linnet.native.code import Code, emit
+from linnet.native.frame import Function, flat_types
+from linnet.native.node import Buffer
 from linnet.native.table import Leaf, Table
 
-PARTS = 4  # translation units, compiled at the same time
 ALIGN = 64
-HEAD = '#include "runtime.h"\n#include "kernels.h"\n'
 
 
 class CWeight(ctypes.Structure):
@@ -83,7 +81,8 @@ class Plan:
 
 class NativeModule:
     """`covered` gives, for each entry, the run-time indices that its checks keep in range;
-    `caches` are the states kept in 8 bits, as (block id, member)."""
+    `caches` are the states kept in 8 bits, as (block id, member). With `code` and `library`
+    nothing is written or compiled: `bound` then need not be optimized."""
 
     def __init__(
         self,
@@ -92,6 +91,8 @@ class NativeModule:
         covered: dict[str, frozenset[int]] | None = None,
         threads: int | None = None,
         caches: frozenset[tuple[str, str]] = frozenset(),
+        code: Code | None = None,
+        library: Path | None = None,
     ):
         self.bound = bound
         self.table = Table(bound)
@@ -99,29 +100,14 @@ class NativeModule:
         self.threads = threads or thread_count()
         self.weights = self.new_weights()
         self.slots = {leaf.path: leaf.slot for leaf in self.leaves}
-        self.choices: dict[str, list[Choice]] = {}
-        self.refused: dict[str, str] = {}  # entries that this backend does not compile, and why
-        self.packable: set[str] = set()
-        self.dense: set[tuple[str, str]] = set()  # (kind, member): must be bound dense
-        nests: dict[str, str] = {}
-        functions: dict[str, Function] = {}
-        for name in entries if entries is not None else list(bound.entries):
-            instance = bound.functions[bound.entries[name]]
-            emitter = Emitter(
-                bound, self.table, instance, nests, (covered or {}).get(name, frozenset()), caches
-            )
-            try:
-                functions[name] = emitter.run(f"entry_{len(functions)}")
-            except (Unsupported, DimTooLarge) as reason:
-                self.refused[name] = f"{reason} is not compiled here"
-                continue
-            self.choices[name] = functions[name].choices
-            self.packable |= emitter.packable
-            # A weight's memory stands in the text only where it is read as dense elements.
-            text = functions[name].text
-            self.dense |= {place for key, place in emitter.places.items() if key in text}
-        self.text = "".join(self.parts(nests, functions))
-        self.library = ctypes.CDLL(str(compiler.build(self.parts(nests, functions), self.threads)))
+        if code is None:
+            names = entries if entries is not None else list(bound.entries)
+            code = emit(bound, self.table, names, covered or {}, caches)
+        self.code = code
+        self.refused, self.packable, self.dense = code.refused, code.packable, code.dense
+        self.choices = {name: function.choices for name, function in code.functions.items()}
+        self.path = library or compiler.build(code.parts, self.threads)
+        self.library = ctypes.CDLL(str(self.path))
         self.library.team_create.restype = ctypes.c_void_p
         self.library.team_create.argtypes = [ctypes.c_int]
         self.library.team_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
@@ -136,24 +122,13 @@ class NativeModule:
         self.arena_size = 0
         self.entries = {
             name: NativeEntry(self, bound.functions[bound.entries[name]], function)
-            for name, function in functions.items()
+            for name, function in code.functions.items()
         }
 
-    @staticmethod
-    def parts(nests: dict[str, str], functions: dict[str, Function]) -> list[str]:
-        """Translation units: the nests spread over them, then the entries."""
-        bodies: list[list[str]] = [[] for _ in range(PARTS)]
-        heads: list[str] = []
-        loads = [0] * PARTS
-        for text, name in nests.items():
-            scalar = not text.startswith("(")
-            result, rest = ("void", text) if not scalar else text.split(" ", 1)
-            least = loads.index(min(loads))
-            loads[least] += len(text)
-            bodies[least].append(f"{result} {name}{rest}\n")
-            heads.append(f"{result} {name}{rest[: rest.index(') {') + 1]};\n")
-        entries = "".join(function.text for function in functions.values())
-        return [HEAD + "".join(body) for body in bodies] + [HEAD + "".join(heads) + entries]
+    @property
+    def text(self) -> str:
+        """The C, where it was written in this process."""
+        return "".join(self.code.parts)
 
     # --- Memory ------------------------------------------------------------------
 
