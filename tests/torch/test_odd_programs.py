@@ -341,3 +341,16 @@ def test_what_passes_find_in_a_constant(run):
     """
     rank, rest = run(text, torch.tensor([2.0, -1.0]))
     assert rank.tolist() == [3, 1, 0, 2] and rest.tolist() == [-0.5, -0.5]
+
+
+def test_an_argument_that_a_function_of_elements_ignores(run):
+    text = """
+    fn second(a: f32, b: f32) -> f32 { return b * 2.0 }
+    pub entry f(x: Tensor[3; f32], z: Tensor[2; f32], by: i64) -> Tensor[2; f32] {
+        let y[i] = second(x[iota<i64>(2)[i] + by], z[i])
+        return y
+    }
+    """
+    assert run(text, [1.0, 2.0, 3.0], [1.0, 2.0], 1).tolist() == [2, 4]
+    with pytest.raises(linnet.InputError):
+        run(text, [1.0, 2.0, 3.0], [1.0, 2.0], 2)

@@ -12,7 +12,7 @@ from linnet.dims import Dim, Facts
 from linnet.ir.bound import Instance
 from linnet.ir.passes import numbers
 from linnet.ir.passes.linear import linear
-from linnet.ir.passes.tools import Defs, Replacer, definitions, regions, rename_indices
+from linnet.ir.passes.tools import Defs, Replacer, certain, definitions, regions, rename_indices
 from linnet.ir.program import (
     At,
     Axis,
@@ -98,7 +98,7 @@ class GridSimplifier:
                 return self.binary(node)
             case GSelect(c, a, b, _, lazy):
                 known = _literal(c)
-                if known is None or not (lazy or _certain(b if known else a)):
+                if known is None or not (lazy or certain(b if known else a)):
                     return node  # both are computed, and the other one may fail
                 return a if known else b
         return node
@@ -313,15 +313,6 @@ class GridSimplifier:
 
 def _nodes(node: GExpr) -> int:
     return sum(1 for _ in walk_expr(node))
-
-
-def _certain(node: GExpr) -> bool:
-    """Whether nothing in an expression is read at an index of run time or divided."""
-    return not any(
-        (isinstance(part, GRead) and any(isinstance(axis, GExpr) for axis in part.axes))
-        or (isinstance(part, GBinary) and part.op in ("div", "rem") and part.dtype not in FLOATS)
-        for part in walk_expr(node)
-    )
 
 
 def _literal(node: GExpr) -> numbers.Number | None:

@@ -10,7 +10,7 @@ from linnet.dims import Dim
 from linnet.ir.bound import Bound, Instance
 from linnet.ir.clone import Cloner
 from linnet.ir.effects import walk_ops
-from linnet.ir.passes.tools import Replacer, regions
+from linnet.ir.passes.tools import Replacer, certain, regions
 from linnet.ir.program import (
     Binary,
     Call,
@@ -32,6 +32,7 @@ from linnet.ir.program import (
     Unary,
     Value,
     map_expr,
+    walk_expr,
 )
 from linnet.ir.types import Substitution, dtype_of
 
@@ -114,4 +115,8 @@ def _apply(node: GExpr, bound: Bound) -> GExpr:
             case _:
                 return node
         known[op.result] = new
-    return known.get(result, node)
+    made = known.get(result, node)
+    used = set(map(id, walk_expr(made)))
+    if any(id(arg) not in used and not certain(arg) for arg in node.args):
+        return node  # what is not used may fail all the same
+    return made

@@ -25,7 +25,9 @@ from linnet.ir.program import (
     Op,
     Region,
     Value,
+    walk_expr,
 )
+from linnet.ir.types import FLOATS
 
 Defs = dict[Value, Op]
 
@@ -139,6 +141,15 @@ def walk_grids(region: Region, change: Callable[[Grid], None]) -> None:
     for op in walk_ops(region):
         if isinstance(op, Grid):
             change(op)
+
+
+def certain(node: GExpr) -> bool:
+    """Whether nothing in an expression is read at an index of run time or divided."""
+    return not any(
+        (isinstance(part, GRead) and any(isinstance(axis, GExpr) for axis in part.axes))
+        or (isinstance(part, GBinary) and part.op in ("div", "rem") and part.dtype not in FLOATS)
+        for part in walk_expr(node)
+    )
 
 
 # --- keys of index notation -------------------------------------------------------------
