@@ -1,7 +1,7 @@
 // Dot products of rows, several rows by several rows at a time.
 //
 // Each product of two rows is added in 16 lanes: lane l takes elements 2l and 2l + 1 of every 32
-// (bf16) or element l of every 16 (f32); the lanes are then added as a tree, l and l + 8 first.
+// (bf16; dot256.h has another order) or element l of every 16 (f32); the lanes are then added as a tree, l and l + 8 first.
 // That order holds for one row and for many, so a row's result never depends on the others.
 #pragma once
 #include "runtime.h"
@@ -21,9 +21,26 @@ typedef float v4 __attribute__((vector_size(16), aligned(4), may_alias));
 #if defined(__AVX512F__)
 #define TILE_ROWS 6
 #define TILE_OUTS 4
+#elif defined(__AVX2__) && defined(__FMA__)
+#define DOT_256 1
+#define TILE_ROWS 3
+#define TILE_OUTS 4
 #else
 #define TILE_ROWS 2
 #define TILE_OUTS 2
+#endif
+
+#if defined(__AVX2__)
+// The 8 lanes of each of four vectors, every one added as the same tree.
+static inline __attribute__((always_inline)) v4 lanes_sum8x4(v8 a, v8 b, v8 c, v8 d) {
+#define HALVES(v) _mm_add_ps(_mm256_castps256_ps128((__m256)(v)), _mm256_extractf128_ps((__m256)(v), 1))
+    __m128 p = HALVES(a), q = HALVES(b), r = HALVES(c), s = HALVES(d);
+#undef HALVES
+    __m128 pq = _mm_add_ps(_mm_unpacklo_ps(p, q), _mm_unpackhi_ps(p, q)); // p0+p2 q0+q2 p1+p3 q1+q3
+    __m128 rs = _mm_add_ps(_mm_unpacklo_ps(r, s), _mm_unpackhi_ps(r, s));
+    return (v4)_mm_add_ps(_mm_movelh_ps(pq, rs), _mm_movehl_ps(rs, pq));
+}
+static inline __attribute__((always_inline)) float lanes_sum8(v8 a) { return lanes_sum8x4(a, a, a, a)[0]; }
 #endif
 
 // The 16 lanes of each of four vectors, every one added as the same tree.
@@ -38,6 +55,11 @@ static inline __attribute__((always_inline)) v4 lanes_sum4(v16 a, v16 b, v16 c, 
     all = _mm512_add_ps(all, _mm512_permute_ps(all, 0xb1));
     const __m512i first = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);
     return (v4)_mm512_castps512_ps128(_mm512_permutexvar_ps(first, all));
+#elif defined(DOT_256)
+    const v16 *in[4] = {&a, &b, &c, &d};
+    v8 half[4];
+    for (int k = 0; k < 4; k++) half[k] = ((const v8 *)in[k])[0] + ((const v8 *)in[k])[1];
+    return lanes_sum8x4(half[0], half[1], half[2], half[3]);
 #else
     v4 y;
     v16 in[4] = {a, b, c, d};
@@ -51,7 +73,7 @@ static inline __attribute__((always_inline)) v4 lanes_sum4(v16 a, v16 b, v16 c, 
 #endif
 }
 static inline __attribute__((always_inline)) float lanes_sum(v16 a) {
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(DOT_256)
     return lanes_sum4(a, a, a, a)[0];
 #else
     float s[8], t[4];
@@ -74,6 +96,9 @@ static inline __attribute__((always_inline)) void tile_sums(const int rows, cons
     }
 }
 
+#ifdef DOT_256
+#include "dot256.h"
+#else
 // y[r][o] = x_r . w_o over k elements, rows and outs constant where it is inlined.
 static inline __attribute__((always_inline)) void tile_bf16(
     const int rows, const int outs, const bf16 *const *x, const bf16 *w, long ldw, long k, float *y) {
@@ -178,6 +203,7 @@ static inline __attribute__((always_inline)) void tile_f32(
     }
     tile_sums(rows, outs, acc, y);
 }
+#endif
 
 // As above for any number of rows up to TILE_ROWS and outs up to TILE_OUTS.
 void dot_bf16(int rows, int outs, const bf16 *const *x, const bf16 *w, long ldw, long k, float *y);

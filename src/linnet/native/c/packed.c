@@ -1,5 +1,6 @@
 #include "packed.h"
 #include "dot.h"
+#include "packed256.h"
 
 #ifdef HAVE_VNNI
 #define SPREAD(v) _mm512_permutexvar_ps(spread, _mm512_castps128_ps512(_mm_loadu_ps(v)))
@@ -78,11 +79,19 @@ void unpack(const weight *w, long row, long in, unpacked *to) {
     uint8_t *restrict u = to->u;
     float *restrict s = to->scale, *restrict z = to->offset;
     long g = w->group;
+    int bytes = 1; // still to be unpacked
+#ifdef HAVE_256
+    bytes = !unpack_bytes256(w, row, in, u);
+    if (wide_of(w, in)) { // a scale for each group
+        memcpy(s, (const float *)w->scale + row * (in / 128), in / 128 * 4);
+        return;
+    }
+#endif
     switch (w->kind) {
     case INT8: {
         const int8_t *p = (const int8_t *)w->data + row * in;
         const float *scale = (const float *)w->scale + row * (in / g);
-        for (long i = 0; i < in; i++) u[i] = (uint8_t)p[i] ^ 0x80;
+        for (long i = 0; bytes && i < in; i++) u[i] = (uint8_t)p[i] ^ 0x80;
         for (long i = 0; i < in / 16; i++) {
             s[i] = scale[i * 16 / g];
             z[i] = 128.0f * s[i];
@@ -94,7 +103,7 @@ void unpack(const weight *w, long row, long in, unpacked *to) {
         const float *scale = (const float *)w->scale + row * (in / g);
         const uint8_t *zero = w->zero ? (const uint8_t *)w->zero + row * (in / g) : NULL;
         for (long k = 0; k < in / g; k++) {
-            for (long i = 0; i < g / 2; i++) {
+            for (long i = 0; bytes && i < g / 2; i++) {
                 u[k * g + i] = p[k * (g / 2) + i] & 15;
                 u[k * g + g / 2 + i] = p[k * (g / 2) + i] >> 4;
             }
@@ -113,7 +122,7 @@ void unpack(const weight *w, long row, long in, unpacked *to) {
         for (long k = 0; k < in / 32; k++, p += size) {
             float d = half_at(p);
             const uint8_t *q = p + size - 16;
-            for (int i = 0; i < 16; i++) {
+            for (int i = 0; bytes && i < 16; i++) {
                 u[k * 32 + i] = q[i] & 15;
                 u[k * 32 + 16 + i] = q[i] >> 4;
             }
@@ -126,7 +135,7 @@ void unpack(const weight *w, long row, long in, unpacked *to) {
         const uint8_t *p = (const uint8_t *)w->data + row * (in / 32) * 34;
         for (long k = 0; k < in / 32; k++, p += 34) {
             float d = half_at(p);
-            for (int i = 0; i < 32; i++) u[k * 32 + i] = p[2 + i] ^ 0x80;
+            for (int i = 0; bytes && i < 32; i++) u[k * 32 + i] = p[2 + i] ^ 0x80;
             fill2(s + k * 2, d);
             fill2(z + k * 2, 128.0f * d);
         }
@@ -140,7 +149,7 @@ void unpack(const weight *w, long row, long in, unpacked *to) {
                 int scale, least;
                 k4_scale(p + 4, j, &scale, &least);
                 const uint8_t *q = p + 16 + j / 2 * 32;
-                for (int i = 0; i < 32; i++) u[k * 256 + j * 32 + i] = j & 1 ? q[i] >> 4 : q[i] & 15;
+                for (int i = 0; bytes && i < 32; i++) u[k * 256 + j * 32 + i] = j & 1 ? q[i] >> 4 : q[i] & 15;
                 fill2(s + k * 16 + j * 2, d * scale);
                 fill2(z + k * 16 + j * 2, dmin * least);
             }
@@ -151,7 +160,7 @@ void unpack(const weight *w, long row, long in, unpacked *to) {
         const uint8_t *p = (const uint8_t *)w->data + row * (in / 256) * 210;
         for (long k = 0; k < in / 256; k++, p += 210) {
             float d = half_at(p + 208);
-            for (int half = 0; half < 2; half++) {
+            for (int half = 0; bytes && half < 2; half++) {
                 const uint8_t *low = p + half * 64, *high = p + 128 + half * 32;
                 uint8_t *out = u + k * 256 + half * 128;
                 for (int l = 0; l < 32; l++) {
@@ -177,7 +186,7 @@ void unpack_row(const weight *w, long row, long in, float *to) {
     char *memory = malloc(unpacked_bytes(in));
     unpacked part = unpacked_at(memory, in);
     unpack(w, row, in, &part);
-#ifdef HAVE_VNNI
+#if defined(HAVE_VNNI) || defined(HAVE_256)
     if (wide_of(w, in)) {
         const float centre = w->kind == INT8 ? 128.0f : 8.0f;
         for (long i = 0; i < in; i++) to[i] = part.scale[i / 128] * ((float)part.u[i] - centre);
@@ -237,44 +246,6 @@ static inline __attribute__((always_inline)) void packed_tile(
             }
         }
     }
-#elif defined(__AVX2__)
-    // Bytes against bytes in pairs of 16 bits, which hold two products: u is at most 63, or, of
-    // centre 128, taken as a signed byte with its sign moved to the other factor.
-    const __m256i ones = _mm256_set1_epi16(1), flip = _mm256_set1_epi8((char)0x80);
-    for (long i = 0; i < n; i += 64) {
-        __m256i wv[TILE_OUTS][2];
-        __m128 ws[TILE_OUTS];
-#pragma GCC unroll 8
-        for (int o = 0; o < outs; o++) {
-            ws[o] = _mm_loadu_ps(w[o].scale + i / 16);
-#pragma GCC unroll 2
-            for (int h = 0; h < 2; h++) {
-                wv[o][h] = _mm256_loadu_si256((const void *)(w[o].u + i + 32 * h));
-                if (centre == 7) wv[o][h] = _mm256_xor_si256(wv[o][h], flip);
-            }
-        }
-#pragma GCC unroll 8
-        for (int r = 0; r < rows; r++) {
-            const __m128 xs = _mm_loadu_ps(x[r].scale + i / 16);
-#pragma GCC unroll 2
-            for (int h = 0; h < 2; h++) {
-                const __m256i xv = _mm256_loadu_si256((const void *)(x[r].q + i + 32 * h));
-                const __m256i four = _mm256_loadu_si256((const void *)(x[r].four + i / 4 + 8 * h));
-#pragma GCC unroll 8
-                for (int o = 0; o < outs; o++) {
-                    const __m128 s = _mm_mul_ps(ws[o], xs);
-                    const __m256 by = h ? _mm256_set_m128(_mm_permute_ps(s, 0xff), _mm_permute_ps(s, 0xaa))
-                                        : _mm256_set_m128(_mm_permute_ps(s, 0x55), _mm_permute_ps(s, 0x00));
-                    const __m256i a = centre == 7 ? _mm256_abs_epi8(wv[o][h]) : wv[o][h];
-                    const __m256i b = centre == 7 ? _mm256_sign_epi8(xv, wv[o][h]) : xv;
-                    __m256i d = _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), ones);
-                    if (centre >= 0 && centre != 7) d = _mm256_add_epi32(d, _mm256_slli_epi32(four, centre));
-                    v8 *sum = (v8 *)&acc[r][o] + h;
-                    *sum = (v8)_mm256_fmadd_ps(_mm256_cvtepi32_ps(d), by, (__m256)*sum);
-                }
-            }
-        }
-    }
 #else
     for (long i = 0; i < n; i += 64)
         for (int r = 0; r < rows; r++)
@@ -307,25 +278,30 @@ static inline __attribute__((always_inline)) void wide_tile(
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 8
         for (int o = 0; o < TILE_OUTS; o++) acc[r][o] = (v16){0};
+    const __m512i eighths = _mm512_set_epi32(120, 112, 104, 96, 88, 80, 72, 64, 56, 48, 40, 32, 24, 16, 8, 0);
     for (long g0 = 0; g0 < groups; g0 += 16) {
         const long count = LEAST(16, groups - g0);
-        for (int r = 0; r < rows; r++)
+        const __mmask16 m = (__mmask16)((1u << count) - 1);
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++) {
+            const __m512 xs = _mm512_mask_i32gather_ps(_mm512_setzero_ps(), m, eighths, x[r].scale + g0 * 8, 4);
+#pragma GCC unroll 8
             for (int o = 0; o < TILE_OUTS; o++)
-                for (long g = 0; g < count; g++)
-                    scale[r][o][g] = w[o].scale[g0 + g] * x[r].scale[(g0 + g) * 8];
+                _mm512_storeu_ps(scale[r][o], _mm512_mul_ps(_mm512_maskz_loadu_ps(m, w[o].scale + g0), xs));
+        }
         for (long g = 0; g < count; g++) {
             const long i = (g0 + g) * 128;
-            __m512i start[PACKED_ROWS];
+            __m512i w0[TILE_OUTS], w1[TILE_OUTS];
 #pragma GCC unroll 8
-            for (int r = 0; r < rows; r++)
-                start[r] = _mm512_slli_epi32(_mm512_loadu_si512(x[r].pair + i / 8), centre);
+            for (int o = 0; o < TILE_OUTS; o++)
+                w0[o] = _mm512_loadu_si512(w[o].u + i), w1[o] = _mm512_loadu_si512(w[o].u + i + 64);
 #pragma GCC unroll 8
-            for (int o = 0; o < TILE_OUTS; o++) {
-                __m512i w0 = _mm512_loadu_si512(w[o].u + i), w1 = _mm512_loadu_si512(w[o].u + i + 64);
+            for (int r = 0; r < rows; r++) {
+                const __m512i x0 = _mm512_loadu_si512(x[r].q + i), x1 = _mm512_loadu_si512(x[r].q + i + 64);
+                const __m512i start = _mm512_slli_epi32(_mm512_loadu_si512(x[r].pair + i / 8), centre);
 #pragma GCC unroll 8
-                for (int r = 0; r < rows; r++) {
-                    __m512i d = _mm512_dpbusd_epi32(start[r], w0, _mm512_loadu_si512(x[r].q + i));
-                    d = _mm512_dpbusd_epi32(d, w1, _mm512_loadu_si512(x[r].q + i + 64));
+                for (int o = 0; o < TILE_OUTS; o++) {
+                    __m512i d = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(start, w0[o], x0), w1[o], x1);
                     acc[r][o] = (v16)_mm512_fmadd_ps(_mm512_cvtepi32_ps(d), _mm512_set1_ps(scale[r][o][g]),
                                                      (__m512)acc[r][o]);
                 }
@@ -346,6 +322,10 @@ static inline __attribute__((always_inline)) void wide_tile(
 
 void packed_dot(int rows, int outs, const packed_row *x, const unpacked *w, int centre, int wide, long in,
                 float *y) {
+#ifdef HAVE_256
+    packed_dot256(rows, outs, x, w, centre, wide, in, y);
+    return;
+#endif
     if (outs == TILE_OUTS) {
 #ifdef HAVE_VNNI
         if (wide) {

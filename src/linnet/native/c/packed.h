@@ -10,6 +10,8 @@
 
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__) && !defined(LINNET_NO_BF16)
 #define HAVE_VNNI 1
+#elif defined(__AVX2__) && defined(__FMA__)
+#define HAVE_256 1 // packed256.h
 #endif
 
 #define PACKED_ROWS 4

@@ -4,7 +4,7 @@
 // prefetches ahead of it. Sums are those of `packed_tile` and `wide_tile` in packed.c, bit for bit:
 // lanes, scales and offsets are taken in the same order.
 #include "dot.h"
-#include "packed.h"
+#include "packed256.h"
 
 #ifdef HAVE_VNNI
 #ifndef AHEAD
@@ -266,6 +266,8 @@ int packed_dot_one(int outs, const packed_row *x, const weight *w, long row, lon
     case Q4_K: rows_of(Q4_K, 0, 1, x, w, row, in, y); return 1;
     case Q6_K: rows_of(Q6_K, 0, 0, x, w, row, in, y); return 1;
     }
+#elif defined(HAVE_256)
+    return packed_dot_one256(outs, x, w, row, in, y);
 #endif
     (void)outs, (void)x, (void)w, (void)row, (void)in, (void)y;
     return 0;

@@ -69,6 +69,18 @@ static inline __attribute__((always_inline)) void stream_bf16(
     }
     tile_sums(n, 4, acc, y);
 }
+#elif defined(DOT_256)
+static inline __attribute__((always_inline)) void stream_bf16(
+    const int n, const bf16 *const *x, const bf16 *w, long in, float *y) {
+    if (n == 1) part_bf16(1, 4, AHEAD, x, w, in, in, y);
+    else
+        for (int o = 0; o < 4; o += 2)
+            for (int r = 0; r < n; r += 3) {
+                if (n - r == 1) part_bf16(1, 2, 0, x + r, w + o * in, in, in, y + 4 * r + o);
+                else if (n - r == 2) part_bf16(2, 2, AHEAD, x + r, w + o * in, in, in, y + 4 * r + o);
+                else part_bf16(3, 2, AHEAD, x + r, w + o * in, in, in, y + 4 * r + o);
+            }
+}
 #endif
 
 // What stays the same for all pieces of a step.
@@ -93,7 +105,7 @@ static void piece(const job *j, long n, const void *const *rows, const packed_ro
     for (long o = lo; o < hi; o += TILE_OUTS) {
         const int outs = (int)LEAST(hi - o, TILE_OUTS);
         int done = packed && n == 1 && packed_dot_one(outs, quant, w, row + o, in, part);
-#ifdef HAVE_DPBF16
+#if defined(HAVE_DPBF16) || defined(DOT_256)
         if (!packed && type == T_BF16 && outs == 4) {
             const bf16 *const *x = (const bf16 *const *)rows, *at = (const bf16 *)w->data + (row + o) * in;
             switch (n) {
