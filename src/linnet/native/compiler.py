@@ -26,6 +26,7 @@ SOURCES = Path(__file__).parent / "c"
 CACHE_BYTES = 500_000_000
 KERNELS = (
     "team.c",
+    "slice.c",
     "dot.c",
     "linear.c",
     "many.c",

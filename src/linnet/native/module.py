@@ -23,6 +23,7 @@ from linnet.native import compiler, elements
 from linnet.native.code import Code, emit
 from linnet.native.frame import Function, flat_types
 from linnet.native.node import Buffer
+from linnet.native.paused import Paused, Room, declare
 from linnet.native.table import Leaf, Table
 
 ALIGN = 64
@@ -115,7 +116,9 @@ class NativeModule:
         self.library.team_wake.argtypes = [ctypes.c_void_p]
         self.library.team_wake.restype = None
         self.library.team_destroy.argtypes = [ctypes.c_void_p]
+        declare(self.library)
         self.lock = threading.Lock()
+        self.rooms: list[Room] = []  # of calls in slices that have ended
         self.team: int | None = None
         self.owner = 0
         self.arena: Any = None
@@ -154,7 +157,7 @@ class NativeModule:
     def room(self, size: int) -> int:
         if self.arena is None or self.arena_size < size:
             self.arena = None
-            self.arena = (ctypes.c_char * (size + ALIGN)).from_buffer(_anonymous(size + ALIGN))
+            self.arena = (ctypes.c_char * (size + ALIGN)).from_buffer(anonymous(size + ALIGN))
             self.arena_size = size
         address = ctypes.addressof(self.arena)
         return (address + ALIGN - 1) // ALIGN * ALIGN
@@ -178,7 +181,7 @@ class NativeModule:
             self.library.team_destroy(team)
 
 
-def _anonymous(size: int) -> Any:
+def anonymous(size: int) -> Any:
     """Memory of this process alone, in large pages where the system has them."""
     import mmap
 
@@ -226,18 +229,8 @@ class NativeEntry:
         table: Any = None,
     ) -> None:
         """`inputs`: an address for a tensor, the value for a scalar, in the entry's order."""
-        from linnet.ir.types import ScalarType
-
         plan = self.plan(tuple(dims[name] for name in self.instance.dims))
-        held: list[Any] = []
-        addresses = (ctypes.c_void_p * max(1, len(inputs)))()
-        for position, (given, (_, type)) in enumerate(zip(inputs, self.params, strict=True)):
-            if isinstance(type, ScalarType):
-                value = scalar(given, type.dtype)
-                held.append(value)
-                addresses[position] = ctypes.addressof(value)
-            else:
-                addresses[position] = int(given)
+        addresses, held = self.addresses(inputs)
         to = (ctypes.c_void_p * max(1, len(outputs)))(*outputs)
         module = self.module
         with module.lock:
@@ -248,11 +241,41 @@ class NativeEntry:
                 ctypes.addressof(plan.dims), 0,
             )  # fmt: skip
             module.library.team_run(module.pool(), self.address, ctypes.addressof(call))
-            if call.error:
-                raise InputError(
-                    f"entry `{self.instance.source.name}`: an index computed on the way is "
-                    "outside its axis"
-                )
+        del held
+        self.checked(call)
+
+    def start(
+        self,
+        inputs: Sequence[int | float],
+        dims: dict[str, int],
+        outputs: Sequence[int],
+        table: Any = None,
+    ) -> Paused:
+        """The same call, to be run in slices: nothing is computed yet."""
+        return Paused(self, inputs, dims, outputs, table)
+
+    def addresses(self, inputs: Sequence[int | float]) -> tuple[Any, list[Any]]:
+        """The addresses of the inputs, and the scalars that some of them are of."""
+        from linnet.ir.types import ScalarType
+
+        held: list[Any] = []
+        addresses = (ctypes.c_void_p * max(1, len(inputs)))()
+        for position, (given, (_, type)) in enumerate(zip(inputs, self.params, strict=True)):
+            if isinstance(type, ScalarType):
+                value = scalar(given, type.dtype)
+                held.append(value)
+                addresses[position] = ctypes.addressof(value)
+            else:
+                addresses[position] = int(given)
+        return addresses, held
+
+    def checked(self, call: CCall) -> None:
+        """Raises InputError where a call that has ended met a wrong index."""
+        if call.error:
+            raise InputError(
+                f"entry `{self.instance.source.name}`: an index computed on the way is "
+                "outside its axis"
+            )
 
 
 def scalar(value: int | float, dtype: str) -> Any:

@@ -35,6 +35,7 @@ from linnet.torch.shared import SharedCode
 
 if TYPE_CHECKING:
     from linnet.ir.bound import Bound, Instance
+    from linnet.torch.slices import Slices
     from linnet.torch.trace import Trace
 
 NUMERICS = ("exact", "equivalent", "fast")
@@ -429,6 +430,17 @@ class Model:
         from linnet.torch.trace import run_traced
 
         return run_traced(self, entry, inputs, kw, names)
+
+    def slices(self, entry: str, *args: Any, **keywords: Any) -> Slices:
+        """A call of `entry` that is run a little at a time: `run(seconds)` until it is true, then
+        `result`. Raises InputError as the entry does, and for a name that is no entry."""
+        from linnet.torch.slices import Slices
+
+        if entry not in self.entries:
+            raise InputError(
+                f"the model has no entry `{entry}`; entries: {', '.join(self.entries)}"
+            )
+        return Slices(self.entries[entry], args, keywords)
 
     def save(self, folder: str, **options: Any) -> list[Any]:
         """Write the parameters as safetensors under the checkpoint's names; returns the files."""

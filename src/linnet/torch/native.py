@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,6 +23,7 @@ from linnet.torch.ranges import Ranges
 
 if TYPE_CHECKING:
     from linnet.native.module import NativeEntry, NativeModule
+    from linnet.native.paused import Paused
     from linnet.torch.compile import Compiler
     from linnet.torch.module import Model
     from linnet.torch.shared import SharedCode
@@ -40,6 +42,32 @@ def wanted(backend: str | None) -> str | None:
     if chosen is not None and chosen not in BACKENDS:
         raise InputError(f"backend: expected one of {', '.join(BACKENDS)}, found {chosen!r}")
     return chosen
+
+
+@dataclass
+class Arguments:
+    """One call's: `held` are the tensors behind the addresses `inputs`."""
+
+    inputs: list[Any]
+    held: list[Tensor]
+    dims: dict[str, int]
+    results: list[Tensor]
+
+    @property
+    def outputs(self) -> list[int]:
+        return [t.data_ptr() for t in self.results]
+
+    def folded(self, entry: NativeEntry) -> Any:
+        return _folded(entry.instance.result, iter(self.results))
+
+
+@dataclass
+class Started:
+    """A call in slices, with all whose memory it uses."""
+
+    paused: Paused
+    arguments: Arguments
+    kept: list[Any]
 
 
 class Native:
@@ -159,6 +187,33 @@ class Native:
 
     def run(self, entry: NativeEntry, values: list[Any], dims: dict[str, int]) -> Any:
         """Call a compiled entry; None where memory does not lie as it needs."""
+        ready = self._ready_for(entry, values, dims)
+        if ready is None:
+            return None
+        try:
+            entry(ready.inputs, ready.dims, ready.outputs, self._table)
+        except InputError:  # nothing was written: the torch backend says which index and where
+            return None
+        return ready.folded(entry)
+
+    def start(self, entry: NativeEntry, values: list[Any], dims: dict[str, int]) -> Started | None:
+        """The same as a call to be run in slices; None as there."""
+        ready = self._ready_for(entry, values, dims)
+        if ready is None:
+            return None
+        paused = entry.start(ready.inputs, ready.dims, ready.outputs, self._table)
+        model = self.model
+        kept: list[Any] = [
+            getattr(block, name)
+            for table in (model._params, model._states)
+            for block, name, _ in table.values()
+        ]
+        return Started(paused, ready, [*kept, *(dense for _, dense in self._dense.values())])
+
+    def _ready_for(
+        self, entry: NativeEntry, values: list[Any], dims: dict[str, int]
+    ) -> Arguments | None:
+        """Arguments as addresses, and results to write to."""
         module = self.module
         assert module is not None
         if not self._bind(module):
@@ -183,11 +238,7 @@ class Native:
             for result in entry.results:
                 extents = [d.evaluate(dims) for d in getattr(result, "shape", ())]
                 results.append(torch.empty(extents, dtype=dtypes.STORAGE[result.dtype]))  # type: ignore[attr-defined]
-        try:
-            entry(inputs, dims, [t.data_ptr() for t in results], self._table)
-        except InputError:  # nothing was written: the torch backend says which index and where
-            return None
-        return _folded(entry.instance.result, iter(results))
+        return Arguments(inputs, held, dims, results)
 
     def _bind(self, module: NativeModule) -> bool:
         """Give the module the addresses that changed since the last call.

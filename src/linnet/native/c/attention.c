@@ -175,11 +175,11 @@ void k_attention(ctx *c, int hazard, int type, const void *q, const long *qs, co
     const int bf = attend_bf16_here(&a);
     char *own = scratch(c, bf ? attend_bf16_bytes(&a) : attend_bytes(&a));
     piece w[2];
-    long task = next ? work_next(next) : 0;
+    long task = next ? work_next(c, next) : 0;
     int now = 0;
     if (task < by.total) piece_of(&a, &by, task, &w[now]);
     while (task < by.total) {
-        task = next ? work_next(next) : task + 1;
+        task = next ? work_next(c, next) : task + 1;
         long after[3] = {0};
         if (task < by.total) {
             piece_of(&a, &by, task, &w[!now]);

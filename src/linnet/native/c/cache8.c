@@ -223,7 +223,7 @@ void k_attention8(ctx *c, int hazard, int type, const void *q, const long *qs, c
         memset(place, 0, own);
     }
     long tasks = !parallel && c->thread ? 0 : batch * kv * pieces * groups * spans;
-    for (long task = next ? work_next(next) : 0; task < tasks; task = next ? work_next(next) : task + 1) {
+    for (long task = next ? work_next(c, next) : 0; task < tasks; task = next ? work_next(c, next) : task + 1) {
         long span = task % spans, left = task / spans;
         long number = pieces - 1 - left % pieces, g = left / pieces; // the longest first
         long group = g % groups, h = g / groups % kv, b = g / groups / kv;

@@ -111,13 +111,13 @@ void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, lon
                              parallel && !few ? xrows * (c->thread + 1) / c->threads : xrows);
     if (parallel && !few) step_begin(c, 1, 1);
     atomic_long *next = parallel ? work_counter(c) : NULL;
-    long task = next ? work_next(next) : 0, at = 0;
+    long task = next ? work_next(c, next) : 0, at = 0;
     for (long e = 0; e < count; e++) {
         long n = start[e + 1] - start[e];
         if (n == 0) continue;
         for (long o = 0; o < out_blocks; o++, at++) {
             if (at != task) continue;
-            task = next ? work_next(next) : task + 1;
+            task = next ? work_next(c, next) : task + 1;
             for (long r0 = 0; r0 < n; r0 += ROW_BLOCK) {
                 long m = n - r0 < ROW_BLOCK ? n - r0 : ROW_BLOCK;
                 for (long r = 0; r < m; r++) {

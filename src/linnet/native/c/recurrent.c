@@ -87,7 +87,7 @@ void k_delta_rule(ctx *c, int hazard, const float *q, const long *qs, const floa
     float *state = own, *kk = state + dk * dv, *qk = kk + CHUNK * CHUNK;
     float *u = qk + CHUNK * CHUNK, *o = u + CHUNK * dv, *kd = o + CHUNK * dv, *qd = kd + CHUNK * dk;
     float *kt = qd + CHUNK * dk, *sum = kt + CHUNK * dk, *grow = sum + CHUNK, *fade = grow + CHUNK;
-    for (long task = next ? work_next(next) : 0; task < batch * vh; task = next ? work_next(next) : task + 1) {
+    for (long task = next ? work_next(c, next) : 0; task < batch * vh; task = next ? work_next(c, next) : task + 1) {
         long b = task / vh, h = task % vh, g = h / (vh / kh);
         if (initial) memcpy(state, initial + task * dk * dv, dk * dv * 4);
         else memset(state, 0, dk * dv * 4);

@@ -53,6 +53,7 @@ typedef struct ctx {
     char *scratch;
     size_t scratch_size;
     struct held held; // until a boundary or a meeting
+    struct slice *slice; // the call at hand, where it can be left
 } ctx;
 
 typedef struct call {
@@ -64,6 +65,11 @@ typedef struct call {
 } call;
 
 void team_meet(ctx *c);
+void slice_leave(ctx *c); // where its time is over, until it is taken up again
+
+static inline void may_leave(ctx *c) {
+    if (c->slice) slice_leave(c);
+}
 
 // Memory of this thread's own, at least `size` bytes; contents do not last.
 static inline void *scratch(ctx *c, size_t size) {
@@ -78,6 +84,7 @@ static inline void *scratch(ctx *c, size_t size) {
 // `hazard`: this step touches what an earlier one since the last boundary wrote, or writes what it
 // read. Serial steps follow one another on thread 0 without a meeting.
 static inline void step_begin(ctx *c, int hazard, int parallel) {
+    may_leave(c);
     int st = c->state;
     if (hazard) c->held.x = NULL;
     if (c->threads > 1) {
@@ -104,7 +111,8 @@ static inline counter *work_counters(ctx *c, int n) {
 }
 static inline atomic_long *work_counter(ctx *c) { return &work_counters(c, 1)->next; }
 
-static inline long work_next(atomic_long *counter) {
+static inline long work_next(ctx *c, atomic_long *counter) {
+    may_leave(c);
     return atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
@@ -112,6 +120,7 @@ static inline long work_next(atomic_long *counter) {
 // part in order, then what is left of the others.
 #define PARTS 8
 typedef struct work {
+    ctx *c;
     counter *next;
     long total;
     int parts, part, left;
@@ -119,13 +128,13 @@ typedef struct work {
 
 static inline work work_shares(ctx *c, long total) {
     const int parts = c->threads < PARTS ? c->threads : PARTS;
-    return (work){work_counters(c, parts), total, parts, c->thread % parts, parts};
+    return (work){c, work_counters(c, parts), total, parts, c->thread % parts, parts};
 }
 
 // The next piece, or -1.
 static inline long work_take(work *w) {
     for (; w->left > 0; w->left--, w->part = w->part + 1 == w->parts ? 0 : w->part + 1) {
-        long at = w->total * w->part / w->parts + work_next(&w->next[w->part].next);
+        long at = w->total * w->part / w->parts + work_next(w->c, &w->next[w->part].next);
         if (at < w->total * (w->part + 1) / w->parts) return at;
     }
     return -1;

@@ -2,8 +2,9 @@
 #include <pthread.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
-#include "runtime.h"
+#include "slice.h"
 
 #if defined(__x86_64__)
 #define RELAX() __builtin_ia32_pause()
@@ -15,8 +16,6 @@
 double profile_time[8192];
 #endif
 
-typedef void (*entry_fn)(ctx *, call *);
-
 struct pool {
     struct team team;
     pthread_t handle[256];
@@ -27,6 +26,7 @@ struct pool {
     atomic_int quit;
     entry_fn fn;
     call *args;
+    struct slice *slice; // of the call, where it can be left
 };
 
 // Spin, then sleep on the word: where other programs use the processors, a thread that spins
@@ -45,6 +45,20 @@ static void wait_while(atomic_int *word, int value, int spins) {
     atomic_fetch_sub(&sleepers, 1);
 }
 
+// The same, at most until a time.
+static void wait_until(atomic_int *word, int value, int64_t until) {
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(word, memory_order_acquire) != value) return;
+        RELAX();
+    }
+    int64_t left = until - slice_now();
+    if (left <= 0) return;
+    struct timespec t = {left / 1000000000, left % 1000000000};
+    atomic_fetch_add(&sleepers, 1);
+    if (atomic_load(word) == value) syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &t, NULL, 0);
+    atomic_fetch_sub(&sleepers, 1);
+}
+
 static void wake_all(atomic_int *word) {
     if (atomic_load(&sleepers)) syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0);
 }
@@ -59,6 +73,11 @@ void team_meet(ctx *c) {
                 atomic_store_explicit(&t->work[i].next, 0, memory_order_relaxed);
             atomic_store(&t->generation, g + 1);
             wake_all(&t->generation);
+        } else if (c->slice) {
+            while (atomic_load_explicit(&t->generation, memory_order_acquire) == g) {
+                wait_until(&t->generation, g, slice_until(c->slice));
+                if (atomic_load_explicit(&t->generation, memory_order_acquire) == g) may_leave(c);
+            }
         } else {
             wait_while(&t->generation, g, SPINS);
         }
@@ -75,6 +94,17 @@ struct start {
     int thread;
 };
 
+static void work_on(struct pool *p, int thread) {
+    if (p->slice) {
+        slice_enter(p->slice, thread);
+        return;
+    }
+    ctx *c = p->ctx[thread];
+    c->state = c->counter = 0;
+    c->held.x = NULL;
+    p->fn(c, p->args);
+}
+
 static void *worker(void *arg) {
     struct start s = *(struct start *)arg;
     free(arg);
@@ -88,10 +118,7 @@ static void *worker(void *arg) {
         }
         seen++;
         if (atomic_load(&p->quit)) return NULL;
-        ctx *c = p->ctx[s.thread];
-        c->state = c->counter = 0;
-        c->held.x = NULL;
-        p->fn(c, p->args);
+        work_on(p, s.thread);
         atomic_fetch_add(&p->finished, 1);
         wake_all(&p->finished);
     }
@@ -128,23 +155,34 @@ void team_wake(void *pool) {
     if (p->team.size > 1 && atomic_load(&sleepers)) ring(p);
 }
 
-void team_run(void *pool, entry_fn fn, call *args) {
-    struct pool *p = pool;
+static void go(struct pool *p) {
     int n = p->team.size;
-    for (int i = 0; i < COUNTERS; i++) p->team.work[i].next = 0;
-    p->fn = fn;
-    p->args = args;
     p->finished = 0;
     if (n > 1) {
         atomic_fetch_add(&p->job, 1);
         ring(p);
     }
-    p->ctx[0]->state = p->ctx[0]->counter = 0;
-    p->ctx[0]->held.x = NULL;
-    fn(p->ctx[0], args);
+    work_on(p, 0);
     for (int done = atomic_load(&p->finished); done != n - 1; done = atomic_load(&p->finished))
         wait_while(&p->finished, done, SPINS);
 }
+
+void team_run(void *pool, entry_fn fn, call *args) {
+    struct pool *p = pool;
+    for (int i = 0; i < COUNTERS; i++) p->team.work[i].next = 0;
+    p->fn = fn;
+    p->args = args;
+    p->slice = NULL;
+    go(p);
+}
+
+void team_go(void *pool, struct slice *s) {
+    struct pool *p = pool;
+    p->slice = s;
+    go(p);
+}
+
+int team_threads(const void *pool) { return ((const struct pool *)pool)->team.size; }
 
 void team_destroy(void *pool) {
     struct pool *p = pool;
