@@ -37,9 +37,8 @@ def binary(w: Writer) -> bool:
     exact = exact and x.exact and (x.dtype in INTEGERS or not w.close or op in ("min", "max"))
     a, b = (x.name, y) if w.chance(0.6) else (y, x.name)
     if op in ("/", "%") and x.dtype in INTEGERS:
-        b = w.one((f"max(abs({b}), 1)", f"select({b} == 0, 1, {b})", f"({b} | 1)"))
-        if w.chance(0.03):
-            b = y  # may be zero, which is an error everywhere
+        if not w.chance(0.03):  # which may be zero, an error everywhere
+            b = w.one((f"max(abs({b}), 1)", f"select({b} == 0, 1, {b})", f"({b} | 1)"))
     if op in ("min", "max", "shl", "shr"):
         text = f"{op}({a}, {b})"
     else:
