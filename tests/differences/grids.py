@@ -321,6 +321,8 @@ def total(w: Writer) -> bool:
 def ranks(w: Writer) -> bool:
     """How many elements outrank each, ties to the lower index; then the values in that order."""
     x = w.tensor(lambda v: v.dtype in NUMERIC and v.exact and len(v.dims) <= 2)
+    if x is not None and x.dtype in FLOATS:  # what is no number has no place in an order
+        x = w.let(f"select({x.name} == {x.name}, {x.name}, 0.0)", x.dtype, x.dims)
     if x is None or (x.dims[-1] == "B" and w.rows):
         return False
     n = x.dims[-1]

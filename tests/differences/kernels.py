@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from differences.statement import Statement
-from differences.value import FLOATS, NUMERIC, Value
+from differences.value import FLOATS, INTEGERS, NUMERIC, Value
 from differences.writer import Writer
 
 IMPORTS = """
@@ -197,7 +197,11 @@ PRODUCTIONS = (
 
 
 def order(w: Writer) -> bool:
-    x = w.tensor(lambda v: v.dtype in NUMERIC and v.exact and _last(w, v))
+    # Only numbers have an order: of what is none the body counts whatever compares.
+    x = w.tensor(lambda v: v.dtype in INTEGERS and v.exact and _last(w, v))
+    y = w.tensor(lambda v: v.dtype in FLOATS and v.exact and _last(w, v))
+    if y is not None and w.chance(0.5):
+        x = w.let(f"select({y.name} == {y.name}, {y.name}, 0.0)", y.dtype, y.dims)
     if x is None:
         return False
     op = w.one(("argmax", "sort", "top_k"))

@@ -354,3 +354,45 @@ def test_an_argument_that_a_function_of_elements_ignores(run):
     assert run(text, [1.0, 2.0, 3.0], [1.0, 2.0], 1).tolist() == [2, 4]
     with pytest.raises(linnet.InputError):
         run(text, [1.0, 2.0, 3.0], [1.0, 2.0], 2)
+
+
+def test_a_mask_that_is_the_same_for_all_rows(run):
+    text = """
+    pub entry f<N: Dim>(x: Tensor[N; f32]) -> Tensor[3, N; bool] {
+        let y[i, n] = iota<i64>(N)[n] < 1 && iota<i64>(3)[i] >= 0
+        return y
+    }
+    """
+    assert run(text, torch.zeros(2)).tolist() == [[True, False]] * 3
+
+
+def test_an_index_found_on_the_way_to_nothing(run):
+    text = """
+    pub entry f<N: Dim, M: Dim>(x: Tensor[3; i64], y: Tensor[N; f32], z: Tensor[M; f32]) -> Tensor[3, M; f32] {
+        let a[i, m] = y[x[i] * 2] + z[m]
+        return a
+    }
+    """
+    x = torch.tensor([0, 1, 2])
+    assert run(text, x, torch.zeros(0), torch.zeros(0)).shape == (3, 0)
+    assert run(text, x, torch.arange(5.0), torch.zeros(1)).flatten().tolist() == [0, 2, 4]
+    with pytest.raises(linnet.InputError, match="index"):
+        run(text, x, torch.arange(4.0), torch.zeros(1))
+
+
+def test_a_division_after_a_state_was_written(tmp_path):
+    text = """
+    pub block Root {
+        state a: Tensor[2; f32]
+        pub entry f(x: Tensor[2; f32], n: i32) -> i32 {
+            a = x
+            return 6 / n
+        }
+    }
+    """
+    for policy in POLICIES:
+        model = load_text(tmp_path, text, numerics=policy)
+        assert int(model.f([1.0, 2.0], 4)) == 1
+        with pytest.raises(linnet.InputError, match="division by zero"):
+            model.f([5.0, 6.0], 0)
+        assert model.state["a"].tolist() == [1, 2]

@@ -80,7 +80,8 @@ class Compiler:
         if trace is not None:
             bound, constants = self.bound, Constants(self.bound, self.device)
         ranges = self.ranges(bound, entry)
-        if ranges.open and not functional and self._writes(bound, entry):
+        fails = ranges.open or ranges.divides
+        if fails and not functional and self._writes(bound, entry):
             functional = True
             bound, constants = self.optimized(False)
             ranges = self.ranges(bound, entry)

@@ -143,21 +143,23 @@ class Entry:
             if result is not None:
                 return result
         if model.numerics == "exact" or by_reference:
-            args = [self.carrier(v, t) for v, t in zip(values, self.signature.types, strict=True)]
-            return Evaluator(model.bound, model.device).run(
-                self.instance.id, model.root, args, dims
-            )
+            return self.reference(values, dims)
         code = self.code()
         args = [*values, *(dims[name] for name in self.instance.dims)]
         owner = [] if self.instance.kind is None else [model.root]
         if not code.functional or not self.instance.writes:
-            return code.function(*owner, *args)
+            try:
+                return code.function(*owner, *args)
+            except InputError as refused:
+                return self.refused(refused, values, dims)
         held = {path: getattr(block, name) for path, (block, name, _) in model._states.items()}
         try:
             result = code.function(*owner, *args)
-        except BaseException:
+        except BaseException as error:
             for path, (block, name, _) in model._states.items():
                 setattr(block, name, held[path])
+            if isinstance(error, InputError):
+                return self.refused(error, values, dims)
             raise
         with torch.inference_mode(False):
             for path, (block, name, _) in model._states.items():
@@ -168,6 +170,24 @@ class Entry:
                     left = plain(left).contiguous()  # whoever writes in place counts on it
                 setattr(block, name, left)
         return result
+
+    def reference(self, values: list[Any], dims: dict[str, int]) -> Any:
+        """The entry run by the reference evaluator."""
+        model = self.model
+        args = [self.carrier(v, t) for v, t in zip(values, self.signature.types, strict=True)]
+        return Evaluator(model.bound, model.device).run(self.instance.id, model.root, args, dims)
+
+    def refused(self, error: InputError, values: list[Any], dims: dict[str, int]) -> Any:
+        """After compiled code refused an index or a divisor, with the states as they were.
+
+        It looks at whole tensors, also where no element is computed of what it found: whether
+        the call is wrong, and how, is for the reference to say, where it can read the weights.
+        """
+        model = self.model
+        held = [getattr(block, name) for block, name, _ in model._params.values()]
+        if model.caches or any(hasattr(x, "packed") for x in held):
+            raise error
+        return self.reference(values, dims)
 
     def carrier(self, value: Any, type: Type) -> Any:
         """A Python scalar as the evaluator holds it."""

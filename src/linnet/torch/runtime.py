@@ -44,8 +44,8 @@ def causal_mask(mask: Causal, axes: str, shape: Sequence[int], device: Any) -> T
         queries = torch.arange(shape[-2], device=device).unsqueeze(-1)
         if isinstance(offset, Tensor):
             offset = offset.reshape(-1, 1, 1)
-        return keys <= queries + offset
-    return keys <= (offset.unsqueeze(-1) if isinstance(offset, Tensor) else offset)
+        return (keys <= queries + offset).expand(shape)
+    return (keys <= (offset.unsqueeze(-1) if isinstance(offset, Tensor) else offset)).expand(shape)
 
 
 # --- Scalars ------------------------------------------------------------------
