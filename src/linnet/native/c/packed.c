@@ -268,6 +268,23 @@ static inline __attribute__((always_inline)) void packed_tile(
 }
 
 #ifdef HAVE_VNNI
+// The scales of up to 16 groups, of which each stands there eight times.
+static inline __attribute__((always_inline)) __m512 group_scales(const float *p, long count) {
+    const __m512i four = _mm512_set_epi32(24, 16, 8, 0, 24, 16, 8, 0, 24, 16, 8, 0, 24, 16, 8, 0);
+    const __m512i eight = _mm512_set_epi32(19, 18, 17, 16, 3, 2, 1, 0, 19, 18, 17, 16, 3, 2, 1, 0);
+    __m512 v[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) {
+        const long left = (count - 2 * i) * 8;
+        v[i] = _mm512_maskz_loadu_ps((__mmask16)(left >= 16 ? 0xffff : left > 0 ? 0xff : 0), p + 16 * i);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) v[i] = _mm512_permutex2var_ps(v[2 * i], four, v[2 * i + 1]);
+    v[0] = _mm512_permutex2var_ps(v[0], eight, v[1]);
+    v[1] = _mm512_permutex2var_ps(v[2], eight, v[3]);
+    return _mm512_insertf32x8(v[0], _mm512_castps512_ps256(v[1]), 1);
+}
+
 // Groups of 128 on both sides: one scaled sum for every 128 elements.
 static inline __attribute__((always_inline)) void wide_tile(
     const int rows, const packed_row *x, const unpacked *w, const int centre, long in, float *y) {
@@ -278,13 +295,12 @@ static inline __attribute__((always_inline)) void wide_tile(
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 8
         for (int o = 0; o < TILE_OUTS; o++) acc[r][o] = (v16){0};
-    const __m512i eighths = _mm512_set_epi32(120, 112, 104, 96, 88, 80, 72, 64, 56, 48, 40, 32, 24, 16, 8, 0);
     for (long g0 = 0; g0 < groups; g0 += 16) {
         const long count = LEAST(16, groups - g0);
         const __mmask16 m = (__mmask16)((1u << count) - 1);
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
-            const __m512 xs = _mm512_mask_i32gather_ps(_mm512_setzero_ps(), m, eighths, x[r].scale + g0 * 8, 4);
+            const __m512 xs = group_scales(x[r].scale + g0 * 8, count);
 #pragma GCC unroll 8
             for (int o = 0; o < TILE_OUTS; o++)
                 _mm512_storeu_ps(scale[r][o], _mm512_mul_ps(_mm512_maskz_loadu_ps(m, w[o].scale + g0), xs));
