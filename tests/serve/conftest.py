@@ -23,6 +23,9 @@ class Steady(Pace):
     def fits(self, room: float, first: bool = True, position: int = 0) -> int:
         return self.tokens if first else 0
 
+    def whole(self, room: float, first: bool = True) -> int:
+        return self.tokens if first else 0
+
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread() -> Iterator[None]:

@@ -9,6 +9,9 @@ How the time of a chunk grows with its tokens, and that of a step with its rows,
 at start; how fast they are now, as they happen. One factor stands for all sizes, so that an hour
 in which the machine is busy cannot leave a stale figure behind for a size that is then never
 tried again.
+
+Where a chunk can be left half-way (`Lanes.pauses`), its length does not matter for the pauses: it
+is given the time that there is (`slice`), and goes on after the next step.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ WORTH = 16  # a further chunk in the same pause has so many tokens at least
 # them where many wait, since steps of few rows cost the more of the whole.
 CROWD, CROWDED, MOST_CROWD = 4.0, 4, 12.0
 LONGEST = 1.0  # seconds of a pause, whoever waits
+IDLE = 0.1  # seconds of a chunk at once while nothing runs: new requests and those that left
+SHORTEST = 0.0005  # seconds that are worth going on with a chunk for
 
 
 class Pace:
@@ -36,6 +41,7 @@ class Pace:
         self._steps: dict[int, float] = {}
         self._curve: dict[int, float] = {}
         self._step_factor = self._factor = 1.0
+        self._late = 0.0  # seconds that a chunk takes to be left
         self._far = 0.0  # seconds more for each token and each position before it
 
     def learned(self, tokens: int, seconds: float) -> None:
@@ -144,6 +150,20 @@ class Pace:
         if first:
             return max(low, min(LEAST, self.largest))
         return low if low >= WORTH else 0
+
+    def whole(self, room: float, first: bool = True) -> int:
+        """How many tokens a chunk has that can be left half-way; 0 where the room is too small to
+        go on in."""
+        return self.largest if first or room >= SHORTEST else 0
+
+    def slice(self, room: float) -> float:
+        """Seconds to give to a chunk that can be left, so that it comes back within the room."""
+        return IDLE if math.isinf(room) else max(0.0, room - self._late)
+
+    def left(self, given: float, seconds: float) -> None:
+        """A chunk was given so many seconds, and was left after `seconds`."""
+        late = min(max(0.0, seconds - given), given + SHORTEST)
+        self._late += 0.1 * (late - self._late)
 
 
 def _blend(before: float, now: float) -> float:

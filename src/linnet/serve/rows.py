@@ -7,11 +7,13 @@ sixteen; rows of a step that serve nobody compute along, which moves their recur
 nothing is ever kept there.
 
 `Lanes` are rows of their own for prompts that come in by chunks. A lane is not in any step, so a
-prompt may pause between two chunks for as long as it likes.
+prompt may pause between two chunks, and where native code computes them within one, for as long
+as it likes.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -125,6 +127,38 @@ class Rows:
                 tensor[row].zero_()
 
 
+class Chunk:
+    """A part of a prompt on its way into a lane, whose state is half written until it has ended."""
+
+    def __init__(self, lanes: Lanes, lane: int, tokens: Sequence[int], position: int):
+        self.seconds = 0.0  # that it has taken so far
+        self.length = len(tokens)
+        self._whole = lambda: lanes.prefill(lane, tokens, position)
+        self._slices = lanes.slices(lane, tokens, position) if lanes.pauses else None
+        self._logits: Tensor | None = None
+
+    def run(self, seconds: float) -> bool:
+        """Goes on for about so many seconds; where it cannot be left, to the end. Returns whether
+        it has ended."""
+        start = time.perf_counter()
+        if self._slices is None:
+            self._logits = self._whole()
+        elif self._slices.run(seconds):
+            self._logits = self._slices.result[0]
+        self.seconds += time.perf_counter() - start
+        return self._logits is not None
+
+    @property
+    def logits(self) -> Tensor:
+        """`[Vocab]`, after the last token, when it has ended."""
+        assert self._logits is not None
+        return self._logits
+
+    def drop(self) -> None:
+        if self._slices is not None:
+            self._slices.drop()
+
+
 class Lanes:
     """`count` single rows for prompts."""
 
@@ -136,6 +170,21 @@ class Lanes:
         self.states: list[dict[str, Tensor]] = [first]
         for _ in range(count - 1):
             self.states.append({path: torch.zeros_like(t) for path, t in first.items()})
+
+    @property
+    def pauses(self) -> bool:
+        """Whether a chunk can be left half-way. Compiles it."""
+        return self._binding.model.native.entry("prefill") is not None
+
+    def begin(self, lane: int, tokens: Sequence[int], position: int) -> Chunk:
+        """The next tokens of a lane's text at `position …`: nothing is computed yet."""
+        return Chunk(self, lane, tokens, position)
+
+    def slices(self, lane: int, tokens: Sequence[int], position: int) -> Any:
+        """The same as a call in slices of native code, which writes the lane's states in place."""
+        self._binding.use(self.states[lane])
+        chunk = torch.tensor([list(tokens)], dtype=torch.int32)
+        return self._binding.model.slices("prefill", chunk, pos=position)
 
     def prefill(self, lane: int, tokens: Sequence[int], position: int) -> Tensor:
         """The next tokens of a lane's text at `position …`; logits `[Vocab]` after the last."""

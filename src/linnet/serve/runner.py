@@ -20,7 +20,7 @@ from linnet.serve.layout import layout_of
 from linnet.serve.observer import Observer
 from linnet.serve.pace import Pace
 from linnet.serve.prefix import PrefixCache, common
-from linnet.serve.rows import Lanes, Rows
+from linnet.serve.rows import Chunk, Lanes, Rows
 from linnet.serve.sampling import Drawn, draw
 from linnet.serve.scheduler import Job, Running, Scheduler
 from linnet.serve.sequence import Snapshot, move, snapshot
@@ -47,6 +47,7 @@ class Runner:
         self.layout = layout_of(model)
         self.rows = Rows(model, self.layout, rows)
         self.lanes = Lanes(model, self.layout, lanes)
+        self.chunks: list[Chunk | None] = [None] * lanes  # that were left half-way
         self.cache = PrefixCache(self.layout, snapshot_bytes)
         self.schedule = Scheduler(rows, lanes, most_waiting)
         self.pace = pace
@@ -199,7 +200,7 @@ class Runner:
             size = self.rows.size_for(max(1, schedule.used))
             room = self.pace.room(size, waiting, schedule.running)
         first = True
-        while self.pace.fits(room, first) > 0:
+        while self._fits(room, first) > 0:
             while not self._shares() and (admitted := schedule.admit()) is not None:
                 self._guard(admitted[1], self._begin, *admitted)
             lane = schedule.next_lane()
@@ -207,15 +208,21 @@ class Runner:
                 return
             job = schedule.lanes[lane]
             assert job is not None
-            tokens = self.pace.fits(room, first, job.position)
+            tokens = self._fits(room, first, job.position)
             if tokens == 0:
                 return
             start = time.perf_counter()
-            self._guard(job, self._chunk, lane, job, tokens)
+            self._guard(job, self._chunk, lane, job, tokens, room)
             if math.isinf(room):
                 return
             room -= time.perf_counter() - start
             first = False
+
+    def _fits(self, room: float, first: bool, position: int = 0) -> int:
+        """How many tokens the next chunk has; 0 where there is no room for one."""
+        if self.lanes.pauses:
+            return self.pace.whole(room, first)
+        return self.pace.fits(room, first, position)
 
     def _shares(self) -> bool:
         """Whether the next request begins like a prompt that is coming in, which is then to be
@@ -234,7 +241,10 @@ class Runner:
             if known is None:
                 known = self.cache.depth(prompt)
             if same - known >= WORTH:
-                job.marks = sorted({*job.marks, same})
+                at = max(same, min(job.coming, len(job.prompt)))  # not within what was begun
+                if at > same and not self.layout.cuts:
+                    continue
+                job.marks = sorted({*job.marks, at})
                 return True
         return False
 
@@ -245,9 +255,16 @@ class Runner:
         except Exception as error:
             for lane, held in enumerate(self.schedule.lanes):
                 if held is job:
+                    self._drop(lane)
                     self.lanes.clear(lane)
             self.fail_job(job, error)
             return None
+
+    def _drop(self, lane: int) -> None:
+        """What was left half-way in a lane is of no use to anybody."""
+        chunk, self.chunks[lane] = self.chunks[lane], None
+        if chunk is not None:
+            chunk.drop()
 
     def _begin(self, lane: int, job: Job) -> None:
         """What is known of the prompt goes into the lane."""
@@ -280,19 +297,30 @@ class Runner:
         stride = -(-stride // 64) * 64
         return range((start // stride + 1) * stride, end, stride)
 
-    def _chunk(self, lane: int, job: Job, room: int) -> None:
-        """The next tokens of one prompt, about `room` of them."""
+    def _chunk(self, lane: int, job: Job, tokens: int, room: float) -> None:
+        """The next tokens of one prompt, about so many; or more of those that were left half-way
+        for want of room, which they may be again."""
         start = time.perf_counter()
-        end = min(job.position + room, job.marks[0])
-        if job.marks[0] - end < TAIL and job.marks[0] - job.position <= self.pace.largest:
-            end = job.marks[0]  # a chunk of a few tokens takes as long as one of many
-        part = job.prompt[job.position : end]
-        logits = self.lanes.prefill(lane, part, job.position)
+        chunk = self.chunks[lane]
+        if chunk is None:
+            end = min(job.position + tokens, job.marks[0])
+            if job.marks[0] - end < TAIL and job.marks[0] - job.position <= self.pace.largest:
+                end = job.marks[0]  # a chunk of a few tokens takes as long as one of many
+            part = job.prompt[job.position : end]
+            chunk = self.chunks[lane] = self.lanes.begin(lane, part, job.position)
+            job.coming = end
+        given = self.pace.slice(room - (time.perf_counter() - start))
+        before = chunk.seconds
+        if not chunk.run(given):
+            self.pace.left(given, chunk.seconds - before)
+            return
+        self.chunks[lane] = None
+        end = job.coming
         job.position = end
-        seconds = time.perf_counter() - start
-        self.pace.prefilled(len(part), seconds, end - len(part))
-        self.counts["prompt_tokens"] += len(part)
-        self.observer.chunk(len(part), seconds)
+        self.pace.prefilled(chunk.length, chunk.seconds, end - chunk.length)
+        self.counts["prompt_tokens"] += chunk.length
+        self.observer.chunk(chunk.length, chunk.seconds)
+        logits = chunk.logits
         whole = end == len(job.prompt)
         kept = False
         states = self.lanes.states[lane]
@@ -374,7 +402,10 @@ class Runner:
         open_answers = [a for a in job.answers if not a.told]
         if job in s.waiting:
             s.waiting.remove(job)
-        s.lanes = [None if held is job else held for held in s.lanes]
+        for lane, held in enumerate(s.lanes):
+            if held is job:
+                self._drop(lane)
+                s.lanes[lane] = None
         for run in [run for run in s.forks if run.job is job]:
             s.forks.remove(run)
         s.rows = [None if run is not None and run.job is job else run for run in s.rows]

@@ -30,6 +30,7 @@ class Job:
     stable: int | None
     submitted: float = field(default_factory=time.monotonic)
     position: int = 0
+    coming: int = 0  # the position after the chunk that was begun
     cached: int = 0
     marks: list[int] = field(default_factory=list)
     first: float | None = None  # when the first token came
