@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from linnet.dims import Dim, Fact
 from linnet.ir.types import BlockRef, GenericArg, Pack, Type
 from linnet.record import dataclass, field
-from linnet.source import Span
+from linnet.source import Source, Span
 
 if TYPE_CHECKING:
     from linnet.ir.manifest import Parameter
@@ -803,6 +803,8 @@ class Program:
     functions: dict[str, Function]
     blocks: dict[str, Block]
     root_package: str = "crate"
+    # Every module that it was checked from, with its id; none where it was not.
+    sources: tuple[tuple[str, Source], ...] = ()
 
     def __repr__(self) -> str:
         # What an interactive session shows; the operations hold whole sources.

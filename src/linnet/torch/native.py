@@ -124,11 +124,19 @@ class Native:
         return self.module.entries.get(name) if self.module is not None else None
 
     def _compile(self) -> None:
+        from linnet.native import kept
         from linnet.native.module import NativeModule
+        from linnet.torch.kept import keep, recall
 
         self._ready = True
         model = self.model
         if self.shared is not None and self.shared.compile(self):
+            return
+        key = kept.key(model.bound, self.caches())
+        found = recall(key, model.bound)
+        if found is not None:
+            self.module, self.ranges = found.module, found.ranges
+            self.refused.update(found.refused)
             return
         bound, _ = model.compiler.optimized(True)
         covered = self.examine(model.compiler)
@@ -144,6 +152,7 @@ class Native:
         if module.refused and self.backend == "native" and not module.entries:
             raise BackendError(f"the native backend cannot run this model: {self.refused}")
         self.module = module
+        keep(key, module, self.ranges, self.refused)
 
     def caches(self) -> frozenset[tuple[str, str]]:
         """The states kept in 8 bits, as (block id, member)."""

@@ -59,7 +59,9 @@ class SharedCode:
 
     def _compile(self, native: Native) -> None:
         from linnet.ir.specialize import specialize
+        from linnet.native import kept
         from linnet.native.module import NativeModule
+        from linnet.torch.kept import keep, recall
 
         model = native.model
         program = model.bound.program
@@ -67,8 +69,16 @@ class SharedCode:
         self.symbols = {name: _fresh(name, taken) for name in self.names}
         root = model.bound.kinds[model.bound.root].block
         bound = specialize(program, root, model.generics, model.present, self.symbols)
+        key = kept.key(bound, native.caches(), self.symbols.values())
+        found = recall(key, bound)
+        if found is not None:
+            _opened(bound, tuple(self.symbols.values()))
+            self._module, self._ranges = found.module, found.ranges
+            self._refused = found.refused
+            return
         compiler = Compiler(bound, model.numerics, model.device)
         bound, _ = compiler.optimized(True)
+        _refuse_calls(bound)
         _opened(bound, tuple(self.symbols.values()))
         covered = native.examine(compiler)
         module = NativeModule(bound, list(covered), covered, caches=native.caches())
@@ -77,6 +87,7 @@ class SharedCode:
         self._module = module
         self._ranges, native.ranges = native.ranges, {}
         self._refused = {**native.refused, **module.refused}
+        keep(key, module, self._ranges, self._refused)
 
 
 def call_at(model: Model, entry: str, values: list[Any], sizes: Mapping[str, int]) -> Any:
@@ -106,14 +117,17 @@ def _fresh(name: str, taken: set[str]) -> str:
     return symbol
 
 
-def _opened(bound: Bound, symbols: tuple[str, ...]) -> None:
-    """The symbols become dimensions that each entry is given with its own."""
+def _refuse_calls(bound: Bound) -> None:
     entries = set(bound.entries.values())
     for instance in bound.functions.values():
         for region in _regions(instance.body):
             if any(isinstance(op, ir.Call) and op.callee in entries for op in region.ops):
                 raise BackendError("an entry that others call has dimensions of its own only")
-    for name in entries:
+
+
+def _opened(bound: Bound, symbols: tuple[str, ...]) -> None:
+    """The symbols become dimensions that each entry is given with its own."""
+    for name in set(bound.entries.values()):
         bound.functions[name].dims += symbols
 
 
