@@ -158,3 +158,26 @@ def test_a_chunk_far_into_a_prompt_is_shorter():
     for _ in range(60):  # and a chunk that takes as long as it should says nothing new
         pace.prefilled(10, 0.040, 3000)
     assert pace.chunk_seconds(10) == pytest.approx(0.010)
+
+
+def test_what_is_given_to_a_chunk_that_can_be_left():
+    """Its step and it take twice the usual step together, less a margin; some of it in any case."""
+    pace = Pace()
+    pace.learned(64, 0.1)
+    pace.learned_step(4, 0.010)
+    assert 0.007 <= pace.room(4, 1, 1, pauses=True) <= 0.0095
+    for _ in range(60):
+        pace.stepped(4, 0.014, beside=True)  # the weights are out of the caches
+    assert pace.step_seconds(4) == pytest.approx(0.010)
+    assert 0.003 <= pace.room(4, 1, 1, pauses=True) <= 0.006
+    for _ in range(60):
+        pace.stepped(4, 0.030, beside=True)
+    assert 0.001 <= pace.room(4, 1, 1, pauses=True) <= 0.003
+    assert pace.room(4, 4, 4, pauses=True) == pytest.approx(0.024), "many wait"
+    assert pace.whole(0.0) == pace.whole(0.001, first=False) == pace.largest
+    assert pace.whole(0.0001, first=False) == 0
+    assert pace.slice(float("inf")) <= 0.1, "a look at who has come or gone, ten times a second"
+    for _ in range(100):
+        pace.left(0.004, 0.0045)
+    assert pace.slice(0.004) == pytest.approx(0.0035, rel=1e-3)
+    assert pace.slice(0.0001) == 0.0

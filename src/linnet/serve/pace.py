@@ -28,6 +28,9 @@ WORTH = 16  # a further chunk in the same pause has so many tokens at least
 # Steps' worth of chunks for each request, after the first, that waits for one that runs: more of
 # them where many wait, since steps of few rows cost the more of the whole.
 CROWD, CROWDED, MOST_CROWD = 4.0, 4, 12.0
+# Where a chunk can be left: steps' worth from one token to the next that a stream waits at most,
+# the part of it that is planned, and what a prompt gets in any case, in steps.
+BOUND, PLANNED, FLOOR = 2.0, 0.92, 0.2
 LONGEST = 1.0  # seconds of a pause, whoever waits
 IDLE = 0.1  # seconds of a chunk at once while nothing runs: new requests and those that left
 SHORTEST = 0.0005  # seconds that are worth going on with a chunk for
@@ -41,6 +44,7 @@ class Pace:
         self._steps: dict[int, float] = {}
         self._curve: dict[int, float] = {}
         self._step_factor = self._factor = 1.0
+        self._beside = 1.0  # times as long as usual that a step beside a chunk takes
         self._late = 0.0  # seconds that a chunk takes to be left
         self._far = 0.0  # seconds more for each token and each position before it
 
@@ -58,11 +62,14 @@ class Pace:
         """A step of so many rows took so long at start; of several the quickest counts."""
         self._steps[size] = min(seconds, self._steps.get(size, seconds))
 
-    def stepped(self, size: int, seconds: float) -> None:
-        """A step of `size` rows took so long, with all that goes with it."""
+    def stepped(self, size: int, seconds: float, beside: bool = False) -> None:
+        """A step of `size` rows took so long, with all that goes with it; `beside`: it came after
+        a chunk, which leaves little of the weights in the caches."""
         usual = self._step(size)
         if usual is None:
             self.learned_step(size, seconds)
+        elif beside:
+            self._beside = max(1.0, _blend(self._beside, seconds / usual / self._step_factor))
         else:
             self._step_factor = _blend(self._step_factor, seconds / usual)
 
@@ -119,15 +126,17 @@ class Pace:
         assert before is not None
         return before[1] + slope * (tokens - before[0])
 
-    def room(self, size: int, waiting: int, running: int) -> float:
+    def room(self, size: int, waiting: int, running: int, pauses: bool = False) -> float:
         """Seconds of chunks beside a step of `size` rows; `running` answers run and `waiting`
-        requests wait or are coming in. Infinite while nothing is known."""
+        requests wait or are coming in; `pauses`: chunks can be left. Infinite while nothing is
+        known."""
         step = self.step_seconds(size)
         if step is None or not self._curve:
             return math.inf
         worth = min(MOST_CROWD, CROWD + max(0, waiting - CROWDED) / 2)
         crowd = worth * (waiting - 1) / max(1, running)
-        return min(LONGEST, step * self.fill * max(1.0, crowd))
+        part = max(FLOOR, BOUND * PLANNED - self._beside) if pauses else self.fill
+        return min(LONGEST, step * max(part, self.fill * crowd))
 
     def fits(self, room: float, first: bool = True, position: int = 0) -> int:
         """How many tokens from `position` on take at most so many seconds; 0 where it is not worth

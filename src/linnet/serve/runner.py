@@ -51,6 +51,7 @@ class Runner:
         self.cache = PrefixCache(self.layout, snapshot_bytes)
         self.schedule = Scheduler(rows, lanes, most_waiting)
         self.pace = pace
+        self._beside = False  # whether a chunk ran, or a part of one, since the last step
         self.observer = Observer()
         self.counts = dict.fromkeys(COUNTS, 0)
         self.usual = 1.0  # seconds that a request takes, about
@@ -123,7 +124,7 @@ class Runner:
             if self._advance(run, drawn):
                 self._leave(row, run)
         seconds = time.perf_counter() - start
-        self.pace.stepped(self.rows.size_for(len(tokens)), seconds)
+        self.pace.stepped(self.rows.size_for(len(tokens)), seconds, self._beside)
         self.counts["steps"] += 1
         self.observer.step(len(live), seconds)
         return True
@@ -195,10 +196,11 @@ class Runner:
         """As much of the prompts as may come in between two steps; one chunk where none runs."""
         schedule = self.schedule
         room = math.inf
+        self._beside = False
         if stepped:
             waiting = len(schedule.waiting) + schedule.prefilling
             size = self.rows.size_for(max(1, schedule.used))
-            room = self.pace.room(size, waiting, schedule.running)
+            room = self.pace.room(size, waiting, schedule.running, self.lanes.pauses)
         first = True
         while self._fits(room, first) > 0:
             while not self._shares() and (admitted := schedule.admit()) is not None:
@@ -212,6 +214,7 @@ class Runner:
             if tokens == 0:
                 return
             start = time.perf_counter()
+            self._beside = self.lanes.pauses
             self._guard(job, self._chunk, lane, job, tokens, room)
             if math.isinf(room):
                 return
