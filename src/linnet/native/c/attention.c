@@ -11,20 +11,22 @@ static inline __attribute__((always_inline)) void weigh(
     int all = n[0];
     for (int r = 1; r < rows; r++) all = LEAST(all, n[r]);
     long d = 0;
-    for (; d + 16 <= dim; d += 16) {
-        v16 a[4];
+    for (; d + 2 * WIDE <= dim; d += 2 * WIDE) {
+        vec a[4][2];
 #pragma GCC unroll 4
-        for (int r = 0; r < rows; r++) a[r] = *(v16 *)(acc[r] + d);
+        for (int r = 0; r < rows; r++) a[r][0] = *(vec *)(acc[r] + d), a[r][1] = *(vec *)(acc[r] + d + WIDE);
         int j = 0;
         for (; j < all; j++) {
-            v16 x = *(const v16 *)(v + j * dim + d);
+            const vec x0 = *(const vec *)(v + j * dim + d), x1 = *(const vec *)(v + j * dim + d + WIDE);
 #pragma GCC unroll 4
-            for (int r = 0; r < rows; r++) a[r] += p[r][j] * x;
+            for (int r = 0; r < rows; r++) a[r][0] += p[r][j] * x0, a[r][1] += p[r][j] * x1;
         }
         for (int r = 0; r < rows; r++)
-            for (int k = all; k < n[r]; k++) a[r] += p[r][k] * *(const v16 *)(v + k * dim + d);
+            for (int k = all; k < n[r]; k++)
+                a[r][0] += p[r][k] * *(const vec *)(v + k * dim + d),
+                    a[r][1] += p[r][k] * *(const vec *)(v + k * dim + d + WIDE);
 #pragma GCC unroll 4
-        for (int r = 0; r < rows; r++) *(v16 *)(acc[r] + d) = a[r];
+        for (int r = 0; r < rows; r++) *(vec *)(acc[r] + d) = a[r][0], *(vec *)(acc[r] + d + WIDE) = a[r][1];
     }
     for (; d < dim; d++)
         for (int r = 0; r < rows; r++)

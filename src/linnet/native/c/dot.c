@@ -10,12 +10,13 @@
     case 5: tile_##T(5, O, x, w, ldw, k, y); break; \
     default: tile_##T(6, O, x, w, ldw, k, y); \
     }
-#elif TILE_ROWS == 3
+#elif TILE_ROWS == 4
 #define CASES(T, O)                          \
     switch (rows) {                          \
     case 1: tile_##T(1, O, x, w, ldw, k, y); break; \
     case 2: tile_##T(2, O, x, w, ldw, k, y); break; \
-    default: tile_##T(3, O, x, w, ldw, k, y); \
+    case 3: tile_##T(3, O, x, w, ldw, k, y); break; \
+    default: tile_##T(4, O, x, w, ldw, k, y); \
     }
 #else
 #define CASES(T, O)                          \

@@ -18,12 +18,20 @@ typedef uint32_t u16v __attribute__((vector_size(64), aligned(4), may_alias));
 typedef float v8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef float v4 __attribute__((vector_size(16), aligned(4), may_alias));
 
+// The widest vector that is one register, for loops whose order does not depend on its width.
+#if defined(__AVX512F__)
+typedef v16 vec;
+#else
+typedef v8 vec;
+#endif
+#define WIDE ((long)(sizeof(vec) / sizeof(float)))
+
 #if defined(__AVX512F__)
 #define TILE_ROWS 6
 #define TILE_OUTS 4
 #elif defined(__AVX2__) && defined(__FMA__)
 #define DOT_256 1
-#define TILE_ROWS 3
+#define TILE_ROWS 4
 #define TILE_OUTS 4
 #else
 #define TILE_ROWS 2

@@ -120,7 +120,9 @@ static inline __attribute__((always_inline)) __m256 apart256(const float *p, con
 // A factor for each lane of chunk c from one for every 32 elements, or (`fine`) every 16.
 static inline __attribute__((always_inline)) __m256 factor256(const int fine, const float *by, const int c) {
     if (!fine) return _mm256_broadcast_ss(by + c);
-    return _mm256_set_m128(_mm_broadcast_ss(by + 2 * c + 1), _mm_broadcast_ss(by + 2 * c));
+    const __m256i halves = _mm256_set_epi32(1, 1, 1, 1, 0, 0, 0, 0);
+    __m128 two = _mm_castsi128_ps(_mm_loadl_epi64((const void *)(by + 2 * c)));
+    return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(two), halves);
 }
 
 int unpack_bytes256(const weight *w, long row, long in, uint8_t *u);

@@ -52,6 +52,7 @@ static inline __attribute__((always_inline)) sixteen scales_of(
                            : share == 2 ? _mm256_set_epi32(3, 3, 2, 2, 1, 1, 0, 0)
                            : share == 4 ? _mm256_set_epi32(1, 1, 1, 1, 0, 0, 0, 0)
                                         : _mm256_setzero_si256();
+        _mm_prefetch((const char *)scale + AHEAD / 4, _MM_HINT_T0); // a slower stream beside
         __m256 s = count == 1 ? _mm256_broadcast_ss(scale) : load256(scale, count == 8 ? 16 : count).low;
         if (zeros) {
             uint64_t z = 0;
@@ -138,9 +139,10 @@ static inline __attribute__((always_inline)) void rows_of(
 #pragma GCC unroll 4
     for (int o = 0; o < 4; o++) acc[o] = taken[o] = _mm256_setzero_ps();
     long i = 0;
+    const long share = g >= 256 ? w->group : MOST(g, 1);
 #define BLOCK(chunks)                                                                                     \
-    block_by(kind, g, zeros, chunks, p, size, scale + (own ? i / w->group : 0), zero + (own ? i / w->group : 0), \
-             groups, i, x, acc, taken)
+    block_by(kind, g, zeros, chunks, p, size, scale + (own ? i / share : 0), zero + (own ? i / share : 0), groups, i, \
+             x, acc, taken)
     for (; i + 256 <= in; i += 256, p += block_bytes(kind)) BLOCK(8);
     switch ((in - i) / 64) {
     case 1: BLOCK(2); break;
@@ -171,7 +173,7 @@ static inline __attribute__((always_inline)) void wide_rows(
         const __m256 xs = count == 8 ? apart256(x->scale + g0 * 8, 8) : apart256(x->scale + g0 * 8, count);
 #pragma GCC unroll 4
         for (int o = 0; o < 4; o++) {
-            FETCH(scale + o * groups + g0);
+            _mm_prefetch((const char *)(scale + o * groups + g0) + AHEAD / 4, _MM_HINT_T0);
             _mm256_storeu_ps(by[o], _mm256_mul_ps(load256(scale + o * groups + g0, count == 8 ? 16 : count).low, xs));
         }
         for (int g = 0; g < count; g++, p += each) {

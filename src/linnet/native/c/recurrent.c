@@ -18,22 +18,22 @@ static inline __attribute__((always_inline)) void rows_by(
     int all = terms[0];
     for (int r = 1; r < rows; r++) all = LEAST(all, terms[r]);
     long d = 0;
-    for (; d + 32 <= n; d += 32) {
-        v16 s[4][2];
+    for (; d + 2 * WIDE <= n; d += 2 * WIDE) {
+        vec s[4][2];
 #pragma GCC unroll 4
-        for (int r = 0; r < rows; r++) s[r][0] = *(v16 *)(y[r] + d), s[r][1] = *(v16 *)(y[r] + d + 16);
+        for (int r = 0; r < rows; r++) s[r][0] = *(vec *)(y[r] + d), s[r][1] = *(vec *)(y[r] + d + WIDE);
         int j = 0;
         for (; j < all; j++) {
-            v16 b0 = *(const v16 *)(b + j * ldb + d), b1 = *(const v16 *)(b + j * ldb + d + 16);
+            vec b0 = *(const vec *)(b + j * ldb + d), b1 = *(const vec *)(b + j * ldb + d + WIDE);
 #pragma GCC unroll 4
             for (int r = 0; r < rows; r++) s[r][0] += a[r][j] * b0, s[r][1] += a[r][j] * b1;
         }
         for (int r = 0; r < rows; r++)
             for (int i = all; i < terms[r]; i++)
-                s[r][0] += a[r][i] * *(const v16 *)(b + i * ldb + d),
-                    s[r][1] += a[r][i] * *(const v16 *)(b + i * ldb + d + 16);
+                s[r][0] += a[r][i] * *(const vec *)(b + i * ldb + d),
+                    s[r][1] += a[r][i] * *(const vec *)(b + i * ldb + d + WIDE);
 #pragma GCC unroll 4
-        for (int r = 0; r < rows; r++) *(v16 *)(y[r] + d) = s[r][0], *(v16 *)(y[r] + d + 16) = s[r][1];
+        for (int r = 0; r < rows; r++) *(vec *)(y[r] + d) = s[r][0], *(vec *)(y[r] + d + WIDE) = s[r][1];
     }
     for (; d < n; d++)
         for (int r = 0; r < rows; r++) {

@@ -75,10 +75,9 @@ static inline __attribute__((always_inline)) void stream_bf16(
     if (n == 1) part_bf16(1, 4, AHEAD, x, w, in, in, y);
     else
         for (int o = 0; o < 4; o += 2)
-            for (int r = 0; r < n; r += 3) {
+            for (int r = 0; r < n; r += 2) {
                 if (n - r == 1) part_bf16(1, 2, 0, x + r, w + o * in, in, in, y + 4 * r + o);
-                else if (n - r == 2) part_bf16(2, 2, AHEAD, x + r, w + o * in, in, in, y + 4 * r + o);
-                else part_bf16(3, 2, AHEAD, x + r, w + o * in, in, in, y + 4 * r + o);
+                else part_bf16(2, 2, AHEAD, x + r, w + o * in, in, in, y + 4 * r + o);
             }
 }
 #endif
