@@ -164,6 +164,26 @@ def test_wrong_arguments_and_the_torch_backend(
     assert torch.equal(call.result, other.prefill(text(20, 1), pos=0))
 
 
+def test_without_memory_for_stacks(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call is then run as a whole."""
+    model = loaded(models, "plain", "f32", 1, monkeypatch)
+    expected = model.prefill(text(50, 7), pos=0)
+    monkeypatch.setattr(model.native.module, "library", Refusing(model.native.module.library))
+    model.reset_state()
+    call = model.slices("prefill", text(50, 7), pos=0)
+    assert call.run(0.0) and torch.equal(call.result, expected)
+
+
+class Refusing:
+    """A library that has no memory for slices."""
+
+    def __init__(self, library: Any):
+        self._library = library
+
+    def __getattr__(self, name: str) -> Any:
+        return (lambda pool: None) if name == "slice_new" else getattr(self._library, name)
+
+
 def test_a_forked_child_cannot_go_on(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = loaded(models, "plain", "f32", 2, monkeypatch)
     tokens = text(120, 6)

@@ -134,6 +134,7 @@ class Chunk:
         self.seconds = 0.0  # that it has taken so far
         self.length = len(tokens)
         self._whole = lambda: lanes.prefill(lane, tokens, position)
+        self._settle = lambda: lanes.settle(lane)
         self._slices = lanes.slices(lane, tokens, position) if lanes.pauses else None
         self._logits: Tensor | None = None
 
@@ -144,6 +145,7 @@ class Chunk:
         if self._slices is None:
             self._logits = self._whole()
         elif self._slices.run(seconds):
+            self._settle()
             self._logits = self._slices.result[0]
         self.seconds += time.perf_counter() - start
         return self._logits is not None
@@ -185,6 +187,11 @@ class Lanes:
         self._binding.use(self.states[lane])
         chunk = torch.tensor([list(tokens)], dtype=torch.int32)
         return self._binding.model.slices("prefill", chunk, pos=position)
+
+    def settle(self, lane: int) -> None:
+        """For a call that was run as a whole after all, on the torch backend."""
+        if self._binding.states is self.states[lane]:
+            self._binding.settle()
 
     def prefill(self, lane: int, tokens: Sequence[int], position: int) -> Tensor:
         """The next tokens of a lane's text at `position …`; logits `[Vocab]` after the last."""

@@ -206,11 +206,14 @@ class Native:
         return ready.folded(entry)
 
     def start(self, entry: NativeEntry, values: list[Any], dims: dict[str, int]) -> Started | None:
-        """The same as a call to be run in slices; None as there."""
+        """The same as a call to be run in slices; None where it must be run as a whole."""
         ready = self._ready_for(entry, values, dims)
         if ready is None:
             return None
-        paused = entry.start(ready.inputs, ready.dims, ready.outputs, self._table)
+        try:
+            paused = entry.start(ready.inputs, ready.dims, ready.outputs, self._table)
+        except BackendError:  # no memory for stacks of its own
+            return None
         model = self.model
         kept: list[Any] = [
             getattr(block, name)
