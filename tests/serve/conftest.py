@@ -8,23 +8,9 @@ from typing import Any
 import pytest
 import serve_models
 import torch
+from steady import Steady
 
 from linnet.serve import Engine
-from linnet.serve.pace import Pace
-
-
-class Steady(Pace):
-    """Chunks of a set size, whatever the clock says."""
-
-    def __init__(self, tokens: int):
-        super().__init__()
-        self.tokens = tokens
-
-    def fits(self, room: float, first: bool = True, position: int = 0) -> int:
-        return self.tokens if first else 0
-
-    def whole(self, room: float, first: bool = True) -> int:
-        return self.tokens if first else 0
 
 
 @pytest.fixture(autouse=True, scope="module")

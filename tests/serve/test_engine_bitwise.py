@@ -9,8 +9,8 @@ import threading
 from typing import Any
 
 import pytest
-from conftest import Steady
 from serve_models import KINDS, tokens
+from steady import Steady
 
 from linnet.native.compiler import why_not
 from linnet.serve import Engine, QueueFull, Request, Sampling

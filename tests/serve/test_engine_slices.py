@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Steady
 from serve_models import KINDS, tokens
+from steady import Steady
 
 from linnet.native.compiler import why_not
 from linnet.serve import Delta, Engine, Request, Sampling
