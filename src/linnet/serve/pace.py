@@ -30,7 +30,7 @@ WORTH = 16  # a further chunk in the same pause has so many tokens at least
 CROWD, CROWDED, MOST_CROWD = 4.0, 4, 12.0
 # Where a chunk can be left: steps' worth from one token to the next that a stream waits at most,
 # the part of it that is planned, and what a prompt gets in any case, in steps.
-BOUND, PLANNED, FLOOR = 2.0, 0.92, 0.2
+BOUND, PLANNED, FLOOR = 2.0, 0.82, 0.2
 LONGEST = 1.0  # seconds of a pause, whoever waits
 IDLE = 0.1  # seconds of a chunk at once while nothing runs: new requests and those that left
 SHORTEST = 0.0005  # seconds that are worth going on with a chunk for
