@@ -51,10 +51,14 @@ def _rates(machine: Machine) -> dict[str, Any]:
     }
 
 
+def _millions(count: int) -> str:
+    return f"{count / 1e6:,.0f} M" if count >= 1e7 else f"{count:,}"
+
+
 def table(found: dict[str, Any]) -> str:
     """The document of `document` as text, one column an engine."""
     runs, machine, model = found["runs"], found["machine"], found["model"]
-    title = f"{model['name']}: {model['parameters'] / 1e6:,.0f} M parameters, {model['weights']}"
+    title = f"{model['name']}: {_millions(model['parameters'])} parameters, {model['weights']}"
     lines = [f"{title}; {model['backend']}, {_count(found['threads'], 'thread')}", ""]
 
     def row(label: str, cells: list[str]) -> None:

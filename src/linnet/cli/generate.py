@@ -65,6 +65,11 @@ def run(args: argparse.Namespace) -> int:
         return 1
     if not args.quiet:
         print(talk.figures(done), file=sys.stderr)
+        if loaded.compiling >= 2:
+            print(
+                f"compiling took {loaded.compiling:.0f} s; the code is kept for the next time",
+                file=sys.stderr,
+            )
         if loaded.context:
             print(loaded.context, file=sys.stderr)
     return 130 if done.reason == "interrupted" else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Any
 
 HELP = """\
 List the models of the zoo, or of another registry: a folder, a file or an address of an
@@ -38,9 +39,23 @@ def run(args: argparse.Namespace) -> int:
     else:
         for line in table(models):
             print(line)
+        if not models and registry.models:
+            _say_none(args, registry.models)
     for name, reason in registry.refused.items():
         print(f"error: {name} is left out: {reason}", file=sys.stderr)
     return 1 if registry.refused else 0
+
+
+def _say_none(args: argparse.Namespace, models: list[dict[str, Any]]) -> None:
+    """What there is, where a filter leaves nothing."""
+    asked, there = [], []
+    if args.task is not None:
+        asked.append(f"task `{args.task}`")
+        there.append(f"tags: {', '.join(sorted({t for m in models for t in m.get('tags', [])}))}")
+    if args.family is not None:
+        asked.append(f"family `{args.family}`")
+        there.append(f"families: {', '.join(sorted({str(m.get('family')) for m in models}))}")
+    print(f"no model of {' and '.join(asked)}; there are {'; '.join(there)}", file=sys.stderr)
 
 
 def table(models: list[dict[str, object]]) -> list[str]:

@@ -130,7 +130,9 @@ class Prediction:
             longest = (room - together + caches) * length // caches
             if isinstance(self.most, int):
                 longest = min(longest, self.most)
-            if longest > 0:
+            if isinstance(self.most, int) and length > self.most:
+                text += f"; the model was made for at most {self.most:,} tokens"
+            elif longest > 0:
                 text += f", with a context of up to {longest:,} tokens"
         return text
 

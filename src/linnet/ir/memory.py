@@ -274,6 +274,6 @@ def free_sizes(program: Program, root: str) -> frozenset[str]:
         fixed.update(stored.copies.names())
     for fact in program.blocks[root].where:  # what a clause ties to other sizes is not free
         names = fact.left.names() | fact.right.names()
-        if len(names) > 1:
+        if len(names) > 1 and fact.op == "==":  # a bound, as `MaxSeq <= Positions`, leaves a choice
             fixed.update(names)
     return frozenset(held.difference(fixed))

@@ -96,7 +96,10 @@ def bind_root(program: Program, root: str, generics: GenericInput) -> dict[str, 
         else:
             missing.append(generic.name)
     if missing:
-        raise BindError(f"`{block.name}` needs a value for {_listed(missing)}")
+        raise BindError(
+            f"`{block.name}` needs a value for {_listed(missing)} "
+            f"(--bind {missing[0]}=…; generics={{{missing[0]!r}: …}} in Python)"
+        )
     check_facts(block.where, bindings, f"`{block.name}`")
     return bindings
 

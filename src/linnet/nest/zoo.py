@@ -81,10 +81,10 @@ def find_weights(card: Card) -> Path | list[Path]:
     if found is not None:
         return found
     lines = "".join(f"\n  {line}" for line in tried)
-    fetch = f"\n  fetch them: linnet pull {spoken(card)}" if card.weights.repo else ""
+    way = f"fetch them: linnet pull {spoken(card)}\n  or give" if card.weights.repo else "give"
     raise WeightsError(
-        f"{card.name}: its weights are not on this machine{lines}{fetch}\n"
-        "  or give them: --weights FOLDER (weights=... in Python)"
+        f"{card.name}: its weights are not on this machine{lines}\n"
+        f"  {way} them: --weights FOLDER (weights=... in Python)"
     )
 
 

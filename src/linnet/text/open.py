@@ -51,7 +51,10 @@ def open_text(*places: str | Path | Sequence[str | Path] | None) -> TextModel:
         if found is not None:
             return found
     where = ", ".join(str(p) for p in [*folders, *ggufs]) or "nowhere"
-    raise TextError(f"no tokenizer.json and no GGUF file with a tokenizer in: {where}")
+    raise TextError(
+        f"no tokenizer.json and no GGUF file with a tokenizer in: {where}"
+        "; expected one there, or in the folder that --tokenizer names"
+    )
 
 
 def _places(places: tuple[Any, ...]) -> tuple[list[Path], list[Path]]:
