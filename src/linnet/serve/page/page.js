@@ -296,7 +296,7 @@ async function reason(response) {
   } catch {
     text = response.statusText || "no reason given";
   }
-  if (response.status === 401) text += " Settings has a field for it.";
+  if (response.status === 401) text += ". Settings has a field for it.";
   return `${response.status}: ${text}`;
 }
 
