@@ -17,6 +17,8 @@ is given the time that there is (`slice`), and goes on after the next step.
 from __future__ import annotations
 
 import math
+from collections import deque
+from statistics import median
 
 LARGEST = 512
 # Part of the pause that a chunk is planned to fill: the rest is for what varies.
@@ -30,7 +32,8 @@ WORTH = 16  # a further chunk in the same pause has so many tokens at least
 CROWD, CROWDED, MOST_CROWD = 4.0, 4, 12.0
 # Where a chunk can be left: steps' worth from one token to the next that a stream waits at most,
 # the part of it that is planned, and what a prompt gets in any case, in steps.
-BOUND, PLANNED, FLOOR = 2.0, 0.82, 0.2
+BOUND, PLANNED, FLOOR = 2.0, 0.76, 0.2
+RECENT = 31  # steps that say what is usual
 LONGEST = 1.0  # seconds of a pause, whoever waits
 IDLE = 0.1  # seconds of a chunk at once while nothing runs: new requests and those that left
 SHORTEST = 0.0005  # seconds that are worth going on with a chunk for
@@ -44,7 +47,9 @@ class Pace:
         self._steps: dict[int, float] = {}
         self._curve: dict[int, float] = {}
         self._step_factor = self._factor = 1.0
-        self._beside = 1.0  # times as long as usual that a step beside a chunk takes
+        # The last steps over what was measured at start: without a chunk before them, and with.
+        self._alone: deque[float] = deque([1.0], RECENT)
+        self._beside: deque[float] = deque(maxlen=RECENT)
         self._late = 0.0  # seconds that a chunk takes to be left
         self._far = 0.0  # seconds more for each token and each position before it
 
@@ -69,8 +74,9 @@ class Pace:
         if usual is None:
             self.learned_step(size, seconds)
         elif beside:
-            self._beside = max(1.0, _blend(self._beside, seconds / usual / self._step_factor))
+            self._beside.append(seconds / usual)
         else:
+            self._alone.append(seconds / usual)
             self._step_factor = _blend(self._step_factor, seconds / usual)
 
     def prefilled(self, tokens: int, seconds: float, position: int = 0) -> None:
@@ -135,8 +141,12 @@ class Pace:
             return math.inf
         worth = min(MOST_CROWD, CROWD + max(0, waiting - CROWDED) / 2)
         crowd = worth * (waiting - 1) / max(1, running)
-        part = max(FLOOR, BOUND * PLANNED - self._beside) if pauses else self.fill
-        return min(LONGEST, step * max(part, self.fill * crowd))
+        if not pauses:
+            return min(LONGEST, step * self.fill * max(1.0, crowd))
+        # Medians: a slow step or two before a long prompt must not stand for the usual one.
+        usual = median(self._alone)
+        part = max(FLOOR * usual, BOUND * PLANNED * usual - median(self._beside or self._alone))
+        return min(LONGEST, max((self._step(size) or 0.0) * part, step * self.fill * crowd))
 
     def fits(self, room: float, first: bool = True, position: int = 0) -> int:
         """How many tokens from `position` on take at most so many seconds; 0 where it is not worth
