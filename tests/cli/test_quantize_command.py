@@ -90,10 +90,12 @@ def test_a_gguf_model_and_its_tokenizer(tmp_path: Path, capsys: Any) -> None:
     assert (out / "tokenizer.json").is_file()
     assert (out / "chat_template.jinja").is_file()
     capsys.readouterr()
+    # Every token of the answer leads by more than 1; without the full sentence two are level.
+    question = "What is the capital city of France? Answer in a full sentence."
     asked = ["generate", "smollm2-135m-instruct", "--weights", str(out), "--max-seq", "64",
-             "--chat", "What is the capital of France?", "--max-new", "8", "-q"]  # fmt: skip
+             "--chat", question, "--max-new", "8", "-q"]  # fmt: skip
     assert main(asked) == 0
-    assert "Paris" in capsys.readouterr().out
+    assert "The capital city of France is Paris" in capsys.readouterr().out
 
 
 def test_a_wrong_declaration_is_refused(tmp_path: Path) -> None:
