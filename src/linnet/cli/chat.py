@@ -37,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     if args.system is not None:
         talker.messages.append({"role": "system", "content": args.system})
     loaded.text.chat([*talker.messages, {"role": "user", "content": "?"}])  # fails early
+    talk.compile_entries(loaded.model, args.quiet)
     if not args.quiet and loaded.context:
         print(f"{loaded.context}. /help lists the commands.", file=sys.stderr)
     return _loop(talker, args.quiet)

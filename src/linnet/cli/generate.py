@@ -53,9 +53,11 @@ def run(args: argparse.Namespace) -> int:
     limit = loaded.context.length if loaded.context else None
     done: Finished | None = None
     with talk.Interrupt().listen() as interrupt:
-        for event in generate(
+        events = generate(
             loaded.model, tokenizer, ids, settings, context=limit, interrupted=interrupt
-        ):
+        )
+        compiling = talk.compile_entries(loaded.model, args.quiet)
+        for event in events:
             if isinstance(event, Finished):
                 done = event
             else:
@@ -65,9 +67,9 @@ def run(args: argparse.Namespace) -> int:
         return 1
     if not args.quiet:
         print(talk.figures(done), file=sys.stderr)
-        if loaded.compiling >= 2:
+        if compiling >= 2:
             print(
-                f"compiling took {loaded.compiling:.0f} s; the code is kept for the next time",
+                f"compiling took {compiling:.0f} s; the code is kept for the next time",
                 file=sys.stderr,
             )
         if loaded.context:

@@ -79,7 +79,6 @@ class Loaded:
     settings: Settings
     context: Context | None
     recurrent: frozenset[str]  # paths of states that do not grow with the context
-    compiling: float = 0.0  # seconds that compiling took, which the figures leave out
 
 
 def load_model(args: argparse.Namespace) -> Loaded:
@@ -105,16 +104,19 @@ def load_model(args: argparse.Namespace) -> Loaded:
         embedding=args.embedding,
         cache=args.cache,
     )
-    return Loaded(model, text, settings, context, recurrent, _compile(model, args.quiet))
+    return Loaded(model, text, settings, context, recurrent)
 
 
-def _compile(model: Any, quiet: bool) -> float:
-    """Compiles the entries before anything is timed, told on a terminal. Seconds that it took."""
+def compile_entries(model: Any, quiet: bool) -> float:
+    """Compiles before anything is timed, which a terminal is told. Seconds that it took."""
+    native = getattr(model, "native", None)
+    if native is None:
+        return 0.0
     terminal = sys.stderr.isatty() and not quiet
     if terminal:
         print("compiling …", end="", file=sys.stderr, flush=True)
     start = time.perf_counter()
-    model.native.entry("decode")
+    native.entry("decode")
     if terminal:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     return time.perf_counter() - start
