@@ -8,7 +8,7 @@ SETUP := pyproject.toml constraints.txt build_hook.py
 .PHONY: demo test lint format fuzz bench clean
 
 demo: $(VENV)/.demo
-	$(BIN)/linnet generate smollm2-135m-instruct --chat "What is the capital of France?"
+	$(BIN)/linnet generate smollm2-135m-instruct --chat "What is the capital city of France? Answer in a full sentence."
 
 test: lint
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not fuzz"
