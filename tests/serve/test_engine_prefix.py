@@ -143,6 +143,7 @@ def test_damaged_snapshot_files_are_left_out(serve, model, tmp_path):
         "[]",
         whole[: len(whole) // 2],
         whole.replace('"tokens": [', '"tokens": ["x", '),
+        whole.replace('"tokens": [', '"tokens": [3, '),
     ):
         index.write_text(damaged)
         again = serve(rows=2, snapshot_folder=tmp_path / "none")

@@ -107,8 +107,8 @@ def read(cache: PrefixCache, model: Any, folder: Path) -> int:
             made.append(node)
             if node is not None:
                 latest = max(latest, node.used, node.revived)
-    except (ValueError, KeyError, TypeError, IndexError, Error):
-        cache.clear()
+    except (ValueError, KeyError, TypeError, IndexError, RuntimeError, Error):
+        cache.clear()  # RuntimeError: torch's, of bytes that are too few for their shape
         return 0
     finally:
         checkpoint.close()
