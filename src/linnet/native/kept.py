@@ -27,12 +27,12 @@ from linnet.native import compiler
 from linnet.native.code import Code
 from linnet.native.frame import Choice, Function
 from linnet.native.node import Buffer
-from linnet.package.cache import OFF
 
 if TYPE_CHECKING:
     from linnet.ir.bound import Bound
 
 MAGIC = "linnet native 1"
+OFF = "LINNET_NO_CACHE"  # set: nothing is kept, as of the checker's results
 LIMIT = 64 << 20  # bytes; nothing larger is read
 SUFFIX = ".json"
 

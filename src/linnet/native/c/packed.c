@@ -202,11 +202,14 @@ void unpack_row(const weight *w, long row, long in, float *to) {
 static inline __attribute__((always_inline)) float offsets(const float *a, const float *b, long n) {
     v16 acc = {0};
     long i = 0;
-    for (; i + 16 <= n; i += 16) acc += *(const v16 *)(a + i) * *(const v16 *)(b + i);
 #ifdef HAVE_VNNI
+    // Fused by name, as in the loops of one row: a compiler may or may not fuse `a * b + c`.
+    for (; i + 16 <= n; i += 16)
+        acc = (v16)_mm512_fmadd_ps(_mm512_loadu_ps(a + i), _mm512_loadu_ps(b + i), (__m512)acc);
     const __mmask16 m = (__mmask16)((1 << (n - i)) - 1);
     acc = (v16)_mm512_fmadd_ps(_mm512_maskz_loadu_ps(m, a + i), _mm512_maskz_loadu_ps(m, b + i), (__m512)acc);
 #else
+    for (; i + 16 <= n; i += 16) acc += *(const v16 *)(a + i) * *(const v16 *)(b + i);
     float rest[16] = {0};
     for (long j = 0; i + j < n; j++) rest[j] = a[i + j] * b[i + j];
     acc += *(v16 *)rest;
