@@ -46,6 +46,8 @@ class SharedCode:
             try:
                 self._compile(native)
             except (AssertionError, BackendError, BindError, DimTooLarge, NotImplementedError):
+                # A program may count on a number where a size is left open here. Nothing is lost
+                # but time: each model then gets code of its own, for its own sizes.
                 self._module = None
         if self._module is None:
             self.symbols = {}
