@@ -144,7 +144,7 @@ class Fields:
     def done(self) -> None:
         """Raises for the first field that nobody took."""
         for name in self._left:
-            path = self.path(str(name))
+            path = self.path(name if len(name) <= 80 else f"{name[:77]}…")
             raise bad(f"{path} is not a known field", path, "unknown_parameter")
 
 

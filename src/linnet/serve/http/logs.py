@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
 from typing import Any, TextIO
 
 from linnet.errors import Error
@@ -31,7 +34,7 @@ class Log:
         values = {k: v for k, v in values.items() if v is not None}
         if self._plain:
             said = " ".join(f"{k}={v}" for k, v in values.items() if k != "text")
-            line = f"{stamp[11:19]} {event} {values.get('text', '')}{said}".rstrip()
+            line = _printable(f"{stamp[11:19]} {event} {values.get('text', '')}{said}".rstrip())
         else:
             line = json.dumps({"time": stamp, "event": event, **values})
         try:
@@ -46,12 +49,11 @@ class Log:
         error = scope.get("state", {}).get("error")
         shown: dict[str, Any] = {}
         if isinstance(error, ApiError):
-            shown = {"code": error.code, "param": error.param}
+            shown = {"code": error.code, "param": error.param and _cut(error.param)}
         elif error is not None:
             shown = {"fault": type(error).__name__}
             if not isinstance(error, Error):
-                frames = traceback.extract_tb(error.__traceback__)
-                shown["where"] = [f"{f.filename}:{f.lineno}" for f in frames[-4:]]
+                shown["where"] = _where(error)
         run = scope.get("state", {}).get("run")
         if run is not None:
             shown |= {
@@ -62,9 +64,58 @@ class Log:
             }
         client = scope.get("client") or ("", 0)
         self.event(
-            "request", id=name, client=client[0], method=scope["method"], path=scope["path"],
+            "request", id=name, client=client[0], method=scope["method"], path=_cut(scope["path"]),
             status=status, seconds=round(seconds, 4), gone=gone or None, **shown,
         )  # fmt: skip
+
+
+class _Foreign(logging.Handler):
+    """What the libraries below say, as lines of our log."""
+
+    def __init__(self, log: Log):
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        shown: dict[str, Any] = {}
+        if error is not None:
+            shown = {"fault": type(error).__name__, "where": _where(error)}
+        text = _cut(record.getMessage().partition("\n")[0])  # what follows may quote anything
+        self._log.event("warning", text=text, **shown)
+
+
+@contextlib.contextmanager
+def taken(log: Log) -> Iterator[None]:
+    """While it lasts uvicorn and asyncio write to the log, not beside it."""
+    handler = _Foreign(log)
+    loggers = [logging.getLogger(name) for name in ("uvicorn.error", "asyncio")]
+    before = [logger.propagate for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger, propagate in zip(loggers, before, strict=True):
+            logger.removeHandler(handler)
+            logger.propagate = propagate
+
+
+def _where(error: BaseException) -> list[str]:
+    frames = traceback.extract_tb(error.__traceback__)
+    return [f"{f.filename}:{f.lineno}" for f in frames[-4:]]
+
+
+def _cut(text: str, most: int = 200) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _printable(line: str) -> str:
+    """A client's words must not make lines or colours of their own."""
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
 
 
 def note(scope: Any, error: BaseException) -> None:

@@ -14,7 +14,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from linnet.errors import InputError
-from linnet.serve.http.logs import Log
+from linnet.serve.http.connection import Connection
+from linnet.serve.http.logs import Log, taken
 from linnet.serve.http.service import Decoder, Embedder, Service
 
 Loader = Callable[[Callable[[str], None]], "Decoder | Embedder"]
@@ -50,6 +51,7 @@ class Server:
         self.url = f"http://{shown}:{self.port}"
         config = uvicorn.Config(
             application,
+            http=Connection,
             log_config=None,
             access_log=False,
             server_header=False,
@@ -67,7 +69,8 @@ class Server:
         before = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH)
         try:
-            asyncio.run(self._serve())
+            with taken(self._log):
+                asyncio.run(self._serve())
         finally:
             sys.setswitchinterval(before)
         if self.error is not None:
