@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+import shutil
 
 import pytest
 import torch
 from serve_models import IDS, alone, hybrid, text, tokens
 
+from linnet.errors import InputError
 from linnet.serve import Engine, Request, Sampling
 from linnet.serve.layout import Layout, layout_of
 from linnet.serve.prefix import PrefixCache
+from linnet.serve.store import read
 from linnet.serve.turns import generation_prompts, stable_length
 
 GREEDY = Sampling(temperature=0.0)
@@ -133,24 +136,74 @@ def test_snapshots_outlive_a_restart(serve, model, tmp_path):
 
 
 def test_damaged_snapshot_files_are_left_out(serve, model, tmp_path):
+    """With a word; nothing of them is used."""
     engine = serve(rows=2, snapshot_folder=tmp_path)
     engine.run(greedy(tokens(30, 41), 2))
     engine.close()
-    index = tmp_path / "snapshots.json"
-    whole = index.read_text()
+    index, data = tmp_path / "snapshots.json", tmp_path / "snapshots" / "model.safetensors"
+    whole, written = index.read_text(), data.read_bytes()
+    again = serve(rows=2)
+
+    def taken_in(word):
+        said = []
+        again.runner.cache.clear()
+        count = read(again.runner.cache, model, tmp_path, said.append)
+        assert again.stats().snapshot_bytes == 0 or count > 0
+        assert len(said) == 1 and str(tmp_path) in said[0] and word in said[0]
+        return count
+
+    assert taken_in("taken in") > 0
     for damaged in (
         "",
         "[]",
+        "[" * 100_000,
         whole[: len(whole) // 2],
         whole.replace('"tokens": [', '"tokens": ["x", '),
         whole.replace('"tokens": [', '"tokens": [3, '),
+        whole.replace('"file": "', '"file": "../'),
+        whole.replace('"nodes": [', '"nodes": [[], '),
     ):
         index.write_text(damaged)
-        again = serve(rows=2, snapshot_folder=tmp_path / "none")
-        from linnet.serve.store import read
+        if damaged == whole.replace('"file": "', '"file": "../'):
+            assert taken_in("taken in") > 0, "a name alone counts"
+        else:
+            assert taken_in("damaged, and left out") == 0
+    index.write_text(whole.replace('"version": 2', '"version": 1'))
+    assert taken_in("another model or version") == 0
+    index.write_text(whole)
+    flipped = bytearray(written)
+    flipped[-5] ^= 1
+    for bad in (bytes(flipped), written[:-1], written + b"x", b""):
+        data.write_bytes(bad)
+        assert taken_in("damaged, and left out") == 0
+    data.unlink()
+    assert taken_in("damaged, and left out") == 0
 
-        assert read(again.runner.cache, model, tmp_path) == 0
-        assert again.stats().snapshot_bytes == 0
+
+def test_a_folder_of_weights_is_left_as_it_is(serve, tmp_path):
+    """`--cache-folder` may name any folder: nothing but ours is written or removed there."""
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    (tmp_path / "model-00001-of-00002.safetensors").write_bytes(b"more")
+    engine = serve(rows=1, snapshot_folder=tmp_path)
+    engine.run(greedy(tokens(30, 41), 2))
+    engine.close()
+    assert (tmp_path / "model.safetensors").read_bytes() == b"weights"
+    assert (tmp_path / "model-00001-of-00002.safetensors").read_bytes() == b"more"
+    assert (tmp_path / "snapshots.json").exists()
+
+
+def test_a_folder_that_cannot_be_written(serve, tmp_path):
+    """Is said at the start; where it comes later, the engine ends all the same."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="snapshots cannot be written"):
+        serve(rows=1, snapshot_folder=tmp_path / "file")
+    said = []
+    engine = serve(rows=1, snapshot_folder=tmp_path / "kept", progress=said.append)
+    engine.run(greedy(tokens(30, 41), 2))
+    shutil.rmtree(tmp_path / "kept")
+    (tmp_path / "kept").write_text("")
+    engine.close()
+    assert engine._phase == "closed" and "snapshots cannot be written" in said[-1]
 
 
 def test_long_prompts_get_snapshots_within(serve, monkeypatch):

@@ -24,6 +24,7 @@ from linnet.serve.pace import Pace
 from linnet.serve.request import Request
 from linnet.serve.runner import Runner
 from linnet.serve.scheduler import Job
+from linnet.serve.store import prepare, read, write
 from linnet.serve.turns import generation_prompts, stable_length
 
 if TYPE_CHECKING:
@@ -114,6 +115,8 @@ class Engine:
         self.prompt_limit = min(prompt_limit or self.context, self.context)
         self.vocabulary = _vocabulary(model)
         self.folder = None if snapshot_folder is None else Path(snapshot_folder)
+        if self.folder is not None:
+            prepare(self.folder)
         self._endings = generation_prompts(text)
         self._ends = frozenset() if text is None else text.settings.stop_tokens
         self._grammars = (
@@ -122,6 +125,7 @@ class Engine:
         self._inbox: list[Job] = []
         self._wake = threading.Condition()
         self._phase = "new"
+        self._hurry = False  # what there is is to be cancelled
         self._thread: threading.Thread | None = None
         self._trouble: BaseException | None = None
         self._beat = time.monotonic()
@@ -179,8 +183,7 @@ class Engine:
                 self._phase = "draining"
             idle = self._wake.wait_for(self._idle, timeout)
             if not idle:
-                for job in [*self._inbox, *self.runner.schedule.jobs()]:
-                    job.handle.cancelled = True
+                self._hurry = True
                 self._wake.notify_all()
                 self._wake.wait_for(self._idle, 10.0)
             return idle
@@ -284,9 +287,7 @@ class Engine:
             self.runner.warm(self._progress)
             self.runner.rows.alone()
             if self.folder is not None:
-                from linnet.serve.store import read
-
-                read(self.runner.cache, self.model, self.folder)
+                read(self.runner.cache, self.model, self.folder, self._progress)
         except BaseException as error:
             self._become("failed", error)
             self._fail_all(error)
@@ -304,24 +305,30 @@ class Engine:
             self._beat = time.monotonic()
             steps = self.runner.counts["steps"]
             try:
-                self._all_jobs()
+                for job in self._all_jobs():
+                    if self._hurry:
+                        job.handle.cancelled = True
                 self.runner.turn()
                 if self.runner.counts["steps"] > steps:
                     faults = 0
-            except Exception as error:  # a fault of ours or of the backend: never of one request
+            # A fault of ours or of the backend, never of one request; libraries in Rust raise
+            # what is no Exception.
+            except BaseException as error:
                 faults += 1
+                if faults >= 3:  # first, so that nothing is taken in that nobody would serve
+                    self._become("failed", error)
                 self._fail_all(error)
                 if faults >= 3:
-                    self._become("failed", error)
                     return
             with self._wake:
                 self._wake.notify_all()  # for those that wait for us to be idle
         for job in self._all_jobs():
             self.runner.end_job(job, "cancelled")
         if self.folder is not None:
-            from linnet.serve.store import write
-
-            write(self.runner.cache, self.model, self.folder)
+            try:
+                write(self.runner.cache, self.model, self.folder)
+            except Error as error:
+                self._progress(str(error))
         self._become("closed", None)
 
     def _become(self, phase: str, trouble: BaseException | None) -> None:

@@ -1,8 +1,10 @@
-"""Snapshots kept in a folder across a restart: a safetensors file, and `snapshots.json`.
+"""Snapshots kept in a folder across a restart: `snapshots.json`, and a safetensors file in
+`snapshots/`.
 
-The JSON has the tree (each node's parent, its tokens, what of it stands in the file) and a
-fingerprint of the model: its dtypes and shapes and a sample of every parameter. Snapshots of
-another model are left alone and not read. Nothing in either file is executed.
+The JSON has the tree (each node's parent, its tokens, what of it stands in the file), a checksum
+of the file, and a fingerprint of the model: its dtypes and shapes and a sample of every parameter.
+Snapshots of another model are not read, nor is a file that was damaged. Nothing in either file is
+executed.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -23,8 +27,9 @@ from linnet.serve.layout import BATCH, CONTEXT
 from linnet.serve.prefix import Node, PrefixCache
 from linnet.torch import dtypes
 
-VERSION = 1
+VERSION = 2
 INDEX = "snapshots.json"
+DATA = "snapshots"  # a folder of its own: the user's may hold a checkpoint of the same name
 
 
 def fingerprint(model: Any) -> str:
@@ -41,6 +46,19 @@ def fingerprint(model: Any) -> str:
         digest.update(repr((path, tuple(tensor.shape), str(tensor.dtype))).encode())
         digest.update(sample.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def prepare(folder: Path) -> None:
+    """Makes the folder. Raises InputError where nothing can be kept in it: said before anything
+    is served, not when it ends."""
+    try:
+        (folder / DATA).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder), tempfile.TemporaryFile(dir=folder / DATA):
+            pass
+    except OSError as e:
+        raise InputError(
+            f"{folder}: snapshots cannot be written there: {e.strerror or e}"
+        ) from None
 
 
 def write(cache: PrefixCache, model: Any, folder: Path) -> None:
@@ -70,11 +88,12 @@ def write(cache: PrefixCache, model: Any, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         index = folder / INDEX
         index.unlink(missing_ok=True)  # without it what stands beside it counts for nothing
-        files = save(folder, items(), shard_bytes=1 << 50) if nodes else []
+        files = save(folder / DATA, items(), shard_bytes=1 << 50) if nodes else []
         about = {
             "version": VERSION,
             "model": fingerprint(model),
             "file": files[0].name if files else None,
+            "checksum": _checksum(files[0]) if files else 0,
             "nodes": listed,
         }
         fresh = folder / f"{INDEX}.new"
@@ -84,37 +103,51 @@ def write(cache: PrefixCache, model: Any, folder: Path) -> None:
         raise InputError(f"{folder}: snapshots cannot be written: {e}") from None
 
 
-def read(cache: PrefixCache, model: Any, folder: Path) -> int:
+def read(
+    cache: PrefixCache, model: Any, folder: Path, say: Callable[[str], None] = lambda line: None
+) -> int:
     """Takes in what the folder holds for this model, as far as the budget goes; returns how many
-    nodes. What cannot be read is left out."""
+    nodes. What cannot be read is left out, which `say` is told."""
     from linnet.weights.checkpoint import open_checkpoint
 
-    try:
-        about = json.loads((folder / INDEX).read_text())
-        if about["version"] != VERSION or about["model"] != fingerprint(model):
-            return 0
-        if about["file"] is None:
-            return 0
-        checkpoint = open_checkpoint(folder / Path(about["file"]).name)
-    except (OSError, ValueError, KeyError, TypeError, Error):
+    if not (folder / INDEX).exists():
         return 0
-    layout = cache.layout
     made: list[Node | None] = []
     latest = 0
     try:
-        for i, entry in enumerate(about["nodes"]):
-            node = _node(cache, model, checkpoint, made, i, entry)
-            made.append(node)
-            if node is not None:
-                latest = max(latest, node.used, node.revived)
-    except (ValueError, KeyError, TypeError, IndexError, RuntimeError, Error):
-        cache.clear()  # RuntimeError: torch's, of bytes that are too few for their shape
+        about = json.loads((folder / INDEX).read_text())
+        if about["version"] != VERSION or about["model"] != fingerprint(model):
+            say(f"{folder}: the snapshots are of another model or version, and left out")
+            return 0
+        if about["file"] is None:
+            return 0
+        path = folder / DATA / Path(about["file"]).name
+        if _checksum(path) != about["checksum"]:
+            raise InputError(f"{path.name} is not as it was written")
+        with open_checkpoint(path) as checkpoint:
+            for i, entry in enumerate(about["nodes"]):
+                node = _node(cache, model, checkpoint, made, i, entry)
+                made.append(node)
+                if node is not None:
+                    latest = max(latest, node.used, node.revived)
+    # RuntimeError: torch's, of bytes that are too few for their shape.
+    except (OSError, ValueError, LookupError, TypeError, RuntimeError, RecursionError, Error) as e:
+        cache.clear()
+        say(f"{folder}: the snapshots are damaged, and left out: {e}")
         return 0
-    finally:
-        checkpoint.close()
     cache.resume(latest)
-    assert layout is cache.layout
-    return sum(node is not None for node in made)
+    count = sum(node is not None for node in made)
+    say(f"{count} snapshots taken in from {folder}")
+    return count
+
+
+def _checksum(path: Path) -> int:
+    """Finds damage, not malice."""
+    found = 0
+    with path.open("rb") as file:
+        while part := file.read(1 << 20):
+            found = zlib.crc32(part, found)
+    return found
 
 
 def _node(
