@@ -110,6 +110,32 @@ def test_a_folder_of_packages(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == "checked 2 files, no errors\n"
 
 
+def test_a_folder_of_packages_and_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package(tmp_path, "one", GOOD.replace("good", "one"))
+    write(tmp_path, bad=BAD, good=GOOD)
+    assert main(["check", "--json", str(tmp_path)]) == 1
+    summary = json.loads(capsys.readouterr().out)["summary"]
+    assert summary["files"] == 3 and summary["errors"] > 0
+
+
+def test_the_sources_of_a_package_are_that_package(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = package(tmp_path, "one", GOOD.replace("good", "one"))
+    (folder / "src" / "more.linnet").write_text(GOOD.replace("good", "one.more"))
+    assert main(["check", str(folder / "src")]) == 0
+    assert capsys.readouterr().out == "checked 2 files, no errors\n"
+
+
+def test_lint_of_clean_files_speaks_of_lint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lint", write(tmp_path, good=GOOD)["good"]]) == 0
+    assert capsys.readouterr().out == "checked 1 file, nothing to improve\n"
+
+
 def test_an_empty_folder_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(tmp_path)]) == 1
     assert str(tmp_path) in capsys.readouterr().err

@@ -47,7 +47,7 @@ def interleaved(x: Any, heads: int) -> Any:
     return x.reshape(heads, 2, x.shape[0] // heads // 2, *x.shape[1:]).swapaxes(1, 2)
 
 
-def write(path: Path, kind: str, model: Any) -> None:
+def write(path: Path, kind: str, model: Any, leave: tuple[str, ...] = ()) -> None:
     config = model.config
     w = gguf.GGUFWriter(path, kind)
     w.add_name("A Model")
@@ -72,6 +72,8 @@ def write(path: Path, kind: str, model: Any) -> None:
         share = np.clip((8192 * frequency / (2 * math.pi) - 1) / 3, 0, 1)
         w.add_tensor("rope_freqs.weight", (1 / ((1 - share) / 8 + share)).astype(np.float32))
     for name, tensor in model.state_dict().items():
+        if name in leave:
+            continue
         x = tensor.float().numpy()
         stored = WHOLE.get(name)
         if stored is None:
@@ -121,6 +123,24 @@ def test_logits_are_those_of_the_checkpoint(
     with torch.no_grad():
         want = reference(input_ids=tokens).logits
     assert share_of_scale(loaded.forward(tokens), want) < 1e-4
+
+
+def test_a_tied_head_is_bound_to_the_embedding(tmp_path: Path) -> None:
+    config = transformers.LlamaConfig(
+        **SHARED, tie_word_embeddings=True,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e4},
+    )  # fmt: skip
+    model = transformers.LlamaForCausalLM(config).float().eval()
+    file = tmp_path / "model.gguf"
+    write(file, "llama", model, leave=("lm_head.weight",))
+    folder = tmp_path / "made"
+    options = ["--from", str(file), "--repo", "owner/model"]
+    assert main(["nest", "new", str(folder), *options]) == 0
+    report = check_folder(folder, weights=[file], run=False)
+    assert report.ok, report.text()
+    # Each tensor once, as transformers counts too.
+    sizes = next(step for step in report.steps if step.name == "sizes")
+    assert f"{sum(p.numel() for p in model.parameters()):,} elements" in sizes.detail
 
 
 def test_an_architecture_that_is_not_known(

@@ -6,6 +6,8 @@ import argparse
 import os
 import sys
 
+from linnet.errors import Error
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from linnet.diagnostics.diagnostic import Diagnostic
@@ -91,10 +93,10 @@ def once(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def show(report: Report, form: str) -> None:
-    """Print a report in one of `FORMS`."""
+def show(report: Report, form: str, clean: str = "no errors") -> None:
+    """Print a report in one of `FORMS`. `clean` is said, in text, where nothing was found."""
     if form == "text":
-        _print_text(report)
+        _print_text(report, clean)
     elif form in ("concise", "github"):
         _print_lines(report, form)
     else:
@@ -103,7 +105,6 @@ def show(report: Report, form: str) -> None:
 
 def check_paths(paths: list[str]) -> Report:
     """Check each path once. A path that cannot be read at all does not stop the others."""
-    from linnet.errors import Error
     from linnet.package import cache
 
     report = Report()
@@ -169,11 +170,26 @@ def _checked(path: str) -> tuple[Package, list[Diagnostic]]:
 
 
 def packages_in(path: str) -> list[str]:
-    """The path itself, or the packages right inside a folder that is none (`models/`)."""
+    """The path itself, or what lies right inside a folder that is no package (`models/`):
+    packages, and files that stand alone. A package's own folder `src` is that package."""
     if not os.path.isdir(path) or _is_package(path):
         return [path]
-    inside = (os.path.join(path, name) for name in sorted(os.listdir(path)))
-    return [child for child in inside if os.path.isdir(child) and _is_package(child)] or [path]
+    inside = [os.path.join(path, name) for name in sorted(os.listdir(path))]
+    packages = [child for child in inside if os.path.isdir(child) and _is_package(child)]
+    files = [child for child in inside if child.endswith(".linnet") and os.path.isfile(child)]
+    if files and _in_package(files[0]):
+        files = files[:1]
+    return [*packages, *files] or [path]
+
+
+def _in_package(file: str) -> bool:
+    """Whether a file is a module of a package, which a check of it reads as a whole."""
+    from linnet.package import open_package
+
+    try:
+        return open_package(file).file is None
+    except (Error, OSError):
+        return False
 
 
 def _is_package(folder: str) -> bool:
@@ -181,7 +197,7 @@ def _is_package(folder: str) -> bool:
     return any(os.path.isfile(os.path.join(folder, name)) for name in names)
 
 
-def _print_text(report: Report) -> None:
+def _print_text(report: Report, clean: str) -> None:
     if report.diagnostics:
         from linnet.cli.terminal import use_color, width
         from linnet.diagnostics.text import render_all
@@ -198,10 +214,10 @@ def _print_text(report: Report) -> None:
         print(f"for an example and the way out: linnet explain {shown}", file=out)
     if hint := fixable(report):
         print(hint, file=sys.stderr)
-    print(summary(report), file=out)
+    print(summary(report, clean), file=out)
 
 
-def summary(report: Report) -> str:
+def summary(report: Report, clean: str = "no errors") -> str:
     """`checked 6 files, no errors`, `checked 1 file: 2 errors, 1 warning`."""
     checked = f"checked {_number(len(report.files), 'file')}"
     errors = report.count("error") + len(report.failures)
@@ -209,7 +225,7 @@ def summary(report: Report) -> str:
     found = [
         _number(count, word) for count, word in ((errors, "error"), (warnings, "warning")) if count
     ]
-    return f"{checked}: {', '.join(found)}" if found else f"{checked}, no errors"
+    return f"{checked}: {', '.join(found)}" if found else f"{checked}, {clean}"
 
 
 def said_of_fixes(count: int, files: int) -> str:

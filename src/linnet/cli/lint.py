@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         print(said_of_fixes(count, len(files)), file=sys.stderr)
     else:
         report = look(args.paths)
-    show(report, args.output)
+    show(report, args.output, "nothing to improve")
     return 1 if report.failures or report.diagnostics else 0
 
 

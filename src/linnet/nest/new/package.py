@@ -163,7 +163,9 @@ def bind(
             continue
         name = name if name in origin.tensors else prefix + name
         if not parameter.optional or name in origin.tensors:
-            result[parameter.path] = name
+            # A format that leaves a tied tensor out: bound to the tensor whose bytes it has.
+            info = origin.tensors.get(name)
+            result[parameter.path] = (info.alias if info else None) or name
     return result
 
 
