@@ -37,6 +37,7 @@ KERNELS = (
     "packed_one256.c",
     "attention.c",
     "attend_bf16.c",
+    "delta.c",
     "recurrent.c",
     "order.c",
     "cache8.c",

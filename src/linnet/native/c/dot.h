@@ -21,8 +21,10 @@ typedef float v4 __attribute__((vector_size(16), aligned(4), may_alias));
 // The widest vector that is one register, for loops whose order does not depend on its width.
 #if defined(__AVX512F__)
 typedef v16 vec;
-#else
+#elif defined(__AVX2__)
 typedef v8 vec;
+#else
+typedef v4 vec;
 #endif
 #define WIDE ((long)(sizeof(vec) / sizeof(float)))
 
