@@ -110,9 +110,7 @@ def test_a_folder_of_packages(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == "checked 2 files, no errors\n"
 
 
-def test_a_folder_of_packages_and_files(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_of_packages_and_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     package(tmp_path, "one", GOOD.replace("good", "one"))
     write(tmp_path, bad=BAD, good=GOOD)
     assert main(["check", "--json", str(tmp_path)]) == 1

@@ -43,3 +43,22 @@ def test_random_weights_without_a_tokenizer_name_the_option(capsys: Any) -> None
     pytest.importorskip("tokenizers")
     assert main(["generate", "qwen3.6-35b-a3b", "--weights", "random", "x"]) == 1
     assert "--tokenizer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["generate", "bge-base-en-v1.5", "x"], ["chat", "gpt2-like"]])
+def test_a_model_that_continues_no_text_says_so(
+    command: list[str], capsys: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gpt2-like").mkdir()
+    (tmp_path / "gpt2-like" / "linnet.toml").write_text(
+        '[package]\nname = "like"\nversion = "0.1.0"\nlanguage = "0.1"\n'
+    )
+    (tmp_path / "gpt2-like" / "src").mkdir()
+    (tmp_path / "gpt2-like" / "src" / "lib.linnet").write_text(
+        "module like\n\npub block Same {\n    pub entry prefill(x: f32) -> f32 {\n"
+        "        return x\n    }\n}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(command) == 1
+    said = capsys.readouterr().err
+    assert f"{command[1]}: continues no text: expected the entries `prefill` and `decode`" in said

@@ -17,6 +17,7 @@ from linnet.cli.terminal import UsageError
 from linnet.errors import BindError, InputError, WeightsError
 
 if TYPE_CHECKING:
+    from linnet.ir.program import Program
     from linnet.text.context import Context
     from linnet.text.generation import Finished
     from linnet.text.open import TextModel
@@ -86,10 +87,12 @@ def load_model(args: argparse.Namespace) -> Loaded:
     # Wrong settings are said before anything large is read.
     settings = settings_of(args, None)
     target = open_target(args)
+    program = target.program()
+    refuse_encoders(program, target)
     weights, random = chosen_weights(args, target)
     text = _text(args, target, weights)
     settings = settings_of(args, text)
-    generics, context, recurrent = _generics(args, target, None if random else weights)
+    generics, context, recurrent = _generics(args, target, program, None if random else weights)
 
     import linnet
 
@@ -105,6 +108,19 @@ def load_model(args: argparse.Namespace) -> Loaded:
         cache=args.cache,
     )
     return Loaded(model, text, settings, context, recurrent)
+
+
+def refuse_encoders(program: Program, target: Target) -> None:
+    """Raises InputError for a model that continues no text, before its weights are looked for."""
+    from linnet.ir.manifest import root_block
+
+    there = program.entries(root_block(program, target.root))
+    if "prefill" not in there or "decode" not in there:
+        name = target.card.name if target.card else str(target.path)
+        raise InputError(
+            f"{name}: continues no text: expected the entries `prefill` and `decode`, found "
+            f"{', '.join(f'`{one}`' for one in there) or 'none'}"
+        )
 
 
 def compile_entries(model: Any, quiet: bool) -> float:
@@ -174,14 +190,13 @@ def _text(args: argparse.Namespace, target: Target, weights: Any) -> TextModel:
 
 
 def _generics(
-    args: argparse.Namespace, target: Target, weights: Any
+    args: argparse.Namespace, target: Target, program: Program, weights: Any
 ) -> tuple[Generics, Context | None, frozenset[str]]:
     """The generics to load with: one row, and a context that fits; and the recurrent states."""
     from linnet.ir.manifest import manifest, root_block
     from linnet.text.context import choose_context
     from linnet.weights.occupied import state_bytes, weight_bytes
 
-    program = target.program()
     root = root_block(program, target.root)
     names = {g.name for g in program.blocks[root].generics}
     generics = dict(target.generics)
