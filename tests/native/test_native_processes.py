@@ -3,7 +3,9 @@ written, and what new lengths cost."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -97,6 +99,47 @@ def test_a_cache_on_a_full_disk(
     assert compiler.writable(tmp_path / "cache") == other
     assert capsys.readouterr().err.count("its disk is full") == 1
     other.rmdir()
+
+
+@pytest.fixture
+def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the C sources, of which the team alone is compiled, and a cache of its own."""
+    sources = tmp_path / "c"
+    shutil.copytree(compiler.SOURCES, sources)
+    monkeypatch.setattr(compiler, "SOURCES", sources)
+    monkeypatch.setattr(compiler, "KERNELS", ("team.c", "slice.c"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return sources
+
+
+TEXT = '#include "kernels.h"\nint seven(void) { return 7; }\n'
+
+
+def test_sources_that_change_while_they_are_compiled(
+    few: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is kept is what its name says."""
+    whole = compiler.run
+
+    def change(command: list[str]) -> None:
+        for path in few.iterdir():
+            path.write_text("#error changed\n")
+        whole(command)
+
+    monkeypatch.setattr(compiler, "run", change)
+    library = ctypes.CDLL(str(compiler.build([TEXT])))
+    assert library.seven() == 7 and library.team_create
+
+
+def test_a_library_that_cannot_be_loaded_is_made_anew(few: Path) -> None:
+    first = compiler.build([TEXT])
+    for kept in first.parent.iterdir():
+        kept.unlink()
+        kept.write_bytes(b"no library")
+    assert compiler.build([TEXT]) == first, "by its name"
+    with pytest.raises(OSError):
+        ctypes.CDLL(str(first))
+    assert ctypes.CDLL(str(compiler.build([TEXT], anew=True))).seven() == 7
 
 
 def test_new_lengths_compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -396,3 +396,70 @@ def test_a_division_after_a_state_was_written(tmp_path):
         with pytest.raises(linnet.InputError, match="division by zero"):
             model.f([5.0, 6.0], 0)
         assert model.state["a"].tolist() == [1, 2]
+
+
+def test_a_mask_with_a_limit_for_each_key(run):
+    text = """
+    pub entry f(a: Tensor[3; i64]) -> Tensor[3; bool] {
+        let m[k] = iota<i64>(3)[k] <= a[k]
+        return m
+    }
+    """
+    assert run(text, [0, 0, 2]).tolist() == [True, False, True]
+
+
+def test_a_sum_that_some_lanes_want(run):
+    """The same for all of them, with indices that are asked for there only."""
+    text = """
+    pub entry f<S: Dim>(x: Tensor[S; f32], y: Tensor[5, 2; i32], at: Tensor[5; i64]) -> Tensor[S; i32] {
+        let r[i] = if x[i] > 0.0 { sum[j] y[j, at[j]] } else { 7 }
+        return r
+    }
+    """
+    y = [[1, 2], [3, 4], [5, 6], [7, 8], [9, 10]]
+    assert run(text, [1.0, -1.0], y, [0, 1, 0, 1, 0]).tolist() == [27, 7]
+    assert run(text, [-1.0, -1.0], y, [0, 1, 9, 1, 0]).tolist() == [7, 7]
+    with pytest.raises(linnet.InputError):
+        run(text, [-1.0, 1.0], y, [0, 1, 9, 1, 0])
+
+
+def test_narrow_scalars_past_all_bounds(run):
+    text = """
+    pub entry f(a: f16, b: bf16) -> Tensor[2; f32] {
+        let r[i] = select(iota<i32>(2)[i] == 0, cast<f32>(a), cast<f32>(b))
+        return r
+    }
+    """
+    for number in (float("inf"), float("-inf")):
+        assert run(text, number, number).tolist() == [number, number]
+    assert run(text, float("nan"), float("nan")).isnan().all()
+    big = run(text, 1e6, 3.4e38).tolist()
+    assert big[0] == float("inf") and big[1] > 3e38
+
+
+def test_an_index_into_what_is_known_is_asked_for_all_the_same(run):
+    text = """
+    pub entry f<S: Dim>(at: Tensor[S; i64]) -> Tensor[S; i64] {
+        let yes = fill<bool>([S], true)
+        let r[i] = select(yes[at[i]], 1, 0)
+        return r
+    }
+    """
+    assert run(text, [1, 0]).tolist() == [1, 1]
+    with pytest.raises(linnet.InputError, match="at"):
+        run(text, [1, 2])
+
+
+@pytest.mark.parametrize("table", ["fill<i64>([5], 7)", "cumsum(iota<i64>(5), axis = 0)"])
+def test_what_depends_on_nothing_is_refused_all_the_same(run, table):
+    """Its index may wrap, so nothing is known of it."""
+    text = f"""
+    pub entry f(x: Tensor[2; i64]) -> Tensor[5; i64] {{
+        let table = {table}
+        let r[i] = table[iota<u8>(5)[i] + OFFSET] + x[0]
+        return r
+    }}
+    """
+    assert len(run(text.replace("OFFSET", "0"), [1, 0])) == 5
+    with pytest.raises(linnet.InputError, match="outside axis 0"):
+        run(text.replace("OFFSET", "2"), [1, 0])

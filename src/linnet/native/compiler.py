@@ -133,8 +133,9 @@ def run(command: list[str]) -> None:
         raise BackendError(f"the C compiler failed ({' '.join(command[:1])}):\n{detail}")
 
 
-def build(parts: Sequence[str], threads: int = 2) -> Path:
-    """A shared library of the C texts `parts` and the kernels, from the cache where it is there.
+def build(parts: Sequence[str], threads: int = 2, anew: bool = False) -> Path:
+    """A shared library of the C texts `parts` and the kernels, from the cache where it is there
+    (`anew`: not from there, since what is there cannot be used).
 
     Raises BackendError where there is no compiler, or it fails.
     """
@@ -143,35 +144,33 @@ def build(parts: Sequence[str], threads: int = 2) -> Path:
         raise BackendError("there is no C compiler (cc) on the path")
     use = flags(level())
     kernels = {name: (SOURCES / name).read_text() for name in KERNELS}
-    headers = [path.read_text() for path in sorted(SOURCES.glob("*.h"))]
-    base = [cc, compiler_version(cc), *use, *headers]
+    headers = {path.name: path.read_text() for path in sorted(SOURCES.glob("*.h"))}
+    base = [cc, compiler_version(cc), *use, *headers.values()]
     name = f"{digest([*base, *kernels.values(), *parts])}.so"
     target = cache_folder() / name
-    if target.exists():
+    if target.exists() and not anew:
         with contextlib.suppress(OSError):  # of others, or just removed by another process
             os.utime(target)
         return target
     folder = writable(cache_folder())
     target = folder / name
-    if target.exists():
+    if target.exists() and not anew:
         return target
     with tempfile.TemporaryDirectory(dir=folder, prefix="build-") as temporary:
         room = Path(temporary)
         jobs: list[tuple[Path, list[str]]] = []
         objects: list[Path] = []
         moved: list[tuple[Path, Path]] = []
+        # What is compiled is the text that the name is a digest of, whatever becomes of the files.
+        for name, text in (*headers.items(), *kernels.items()):
+            (room / name).write_text(text)
         for name, text in kernels.items():
             kept = folder / f"{digest([*base, text])}.o"
             objects.append(kept)
-            if not kept.exists():
+            if anew or not kept.exists():
                 made = room / f"{name}.o"
                 moved.append((made, kept))
-                jobs.append(
-                    (
-                        made,
-                        [cc, *use, "-c", str(SOURCES / name), "-I", str(SOURCES), "-o", str(made)],
-                    )
-                )
+                jobs.append((made, [cc, *use, "-c", str(room / name), "-o", str(made)]))
         for number, text in enumerate(parts):
             source, made = room / f"part{number}.c", room / f"part{number}.o"
             source.write_text(text)
@@ -185,8 +184,6 @@ def build(parts: Sequence[str], threads: int = 2) -> Path:
                         "-ffp-contract=off",
                         "-c",
                         str(source),
-                        "-I",
-                        str(SOURCES),
                         "-o",
                         str(made),
                     ],

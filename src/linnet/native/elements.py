@@ -84,7 +84,7 @@ def literal(value: int | float | bool, dtype: str) -> str:
 
 def narrow(number: float, dtype: str) -> float:
     """Rounded to nearest even, once (through f64 integers scaled to the last place)."""
-    if dtype == "f32" or number == 0 or math.isinf(number):
+    if dtype == "f32" or number == 0 or not math.isfinite(number):
         return f32(number)
     digits, least, most = (
         (8, -126, 3.3895313892515355e38) if dtype == "bf16" else (11, -14, 65504.0)

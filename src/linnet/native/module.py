@@ -108,7 +108,13 @@ class NativeModule:
         self.refused, self.packable, self.dense = code.refused, code.packable, code.dense
         self.choices = {name: function.choices for name, function in code.functions.items()}
         self.path = library or compiler.build(code.parts, self.threads)
-        self.library = ctypes.CDLL(str(self.path))
+        try:
+            self.library = ctypes.CDLL(str(self.path))
+        except OSError:
+            if library is not None:
+                raise
+            self.path = compiler.build(code.parts, self.threads, anew=True)
+            self.library = ctypes.CDLL(str(self.path))
         self.library.team_create.restype = ctypes.c_void_p
         self.library.team_create.argtypes = [ctypes.c_int]
         self.library.team_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
@@ -287,7 +293,8 @@ def scalar(value: int | float, dtype: str) -> Any:
     if dtype == "f16":
         import struct
 
-        return ctypes.c_uint16(struct.unpack("<H", struct.pack("<e", value))[0])
+        held = elements.narrow(float(value), "f16")
+        return ctypes.c_uint16(struct.unpack("<H", struct.pack("<e", held))[0])
     return SCALARS[dtype](value)
 
 

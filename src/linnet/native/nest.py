@@ -274,7 +274,8 @@ class Nest:
     def reduction(
         self, owner: Comprehension, node: ir.GReduce, env: dict[ir.Idx, Ix], wide: bool
     ) -> Operand:
-        deps = NONE
+        # Where it is wanted is asked for wrong indices within it.
+        deps = NONE if self.wanted is None else self.wanted[1]
         for index in used(node):
             if index in env:
                 deps = deps | self.index(env[index])[1]

@@ -13,6 +13,7 @@ from linnet.dims import Dim
 from linnet.ir.bound import Bound, Instance
 from linnet.ir.clone import Cloner
 from linnet.ir.effects import walk_ops
+from linnet.ir.passes.dead import NOTHING, may_fail
 from linnet.ir.passes.tools import Defs, definitions, inputs, regions
 from linnet.ir.print import callees, instance_text, reachable
 from linnet.ir.program import (
@@ -39,14 +40,15 @@ from linnet.ir.program import (
     walk_expr,
 )
 from linnet.ir.types import ScalarType, TensorType, Type, count, shape_of
+from linnet.source import Span
 
 LARGEST = 1 << 25  # elements; a larger value is computed where it is used
 
 
-def hoist_constants(instance: Instance, bound: Bound) -> Instance:
-    """In place; adds to `bound.constants`."""
+def hoist_constants(instance: Instance, bound: Bound, fails: frozenset[Span] = NOTHING) -> Instance:
+    """In place; adds to `bound.constants`. What may fail (`fails` as of `remove_dead`) stays."""
     defs = definitions(instance.body)
-    closed = closed_values(instance.body, bound)
+    closed = closed_values(instance.body, bound, fails)
     # All are taken out before any is replaced: one may be made of another.
     hoisted: list[tuple[Region, int, Op]] = []
     for region in list(regions(instance.body)):
@@ -64,7 +66,7 @@ def hoist_constants(instance: Instance, bound: Bound) -> Instance:
     return instance
 
 
-def closed_values(body: Region, bound: Bound) -> set[Value]:
+def closed_values(body: Region, bound: Bound, fails: frozenset[Span] = NOTHING) -> set[Value]:
     """The values that depend on nothing but dimensions."""
     closed: set[Value] = set()
 
@@ -72,7 +74,8 @@ def closed_values(body: Region, bound: Bound) -> set[Value]:
         for op in region.ops:
             for inner in op.regions():
                 visit(inner)
-            if _hoistable(op, bound) and all(v in closed for v in inputs(op)):
+            fixed = all(v in closed for v in inputs(op))
+            if fixed and _hoistable(op, bound) and not may_fail(op, bound, fails):
                 closed.update(op.results)
 
     visit(body)

@@ -113,7 +113,8 @@ class GridSimplifier:
                 return GLit(value, node.dtype)
             case DimValue(dim=dim):
                 return GDim(dim, node.dtype)
-            case Fill(x=x):
+            case Fill(x=x) if not any(isinstance(axis, GExpr) for axis in axes):
+                # An index of run time is asked for all the same.
                 return self.one(GRead(x, (), node.dtype, node.span))
             case Iota() if isinstance(axes[0], Dim):
                 return GDim(axes[0], node.dtype)
@@ -210,8 +211,10 @@ class GridSimplifier:
                 return GLit(value, node.dtype)
         if node.op in ("and", "or") and node.dtype == "bool":
             for known, other in ((x, b), (y, a)):
-                if known is not None:
-                    return other if bool(known) == (node.op == "and") else GLit(bool(known), "bool")
+                if known is not None and bool(known) == (node.op == "and"):
+                    return other
+                if known is not None and certain(other):
+                    return GLit(bool(known), "bool")
         if node.op in ("add", "mul") and node.dtype in ("i32", "i64"):
             p, q = _dim(a), _dim(b)
             if p is not None and q is not None:

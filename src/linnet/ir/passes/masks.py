@@ -116,7 +116,7 @@ def _grid(grid: Grid, defs: Defs, ops: list[Op]) -> Intrinsic | None:
 def _form(outer: list[Idx], moves: bool, used: set[Idx]) -> tuple[str, ...] | None:
     """Which axes the mask has, given the indices before the key's and those the offset uses."""
     if not outer:
-        return ("k",)
+        return None if used else ("k",)
     if not used <= {outer[0]}:
         return None
     if len(outer) == 1:

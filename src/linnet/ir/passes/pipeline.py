@@ -80,7 +80,7 @@ def optimize(
             run("arguments of calls", invariants.at_calls, instance)
         run("tables", lambda f: rows_of_tables(f, bound), instance)
         clean(instance)
-        run("constants", lambda f: hoist_constants(f, bound), instance)
+        run("constants", lambda f: hoist_constants(f, bound, fails), instance)
         run("share", lambda f: share(f, bound), instance)
         run("dead", lambda f: remove_dead(f, bound, fails), instance)
         if across_calls:
