@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from linnet.serve.pace import Pace
+from linnet.serve.pace import LONGEST, Pace
 from linnet.serve.rows import sizes_up_to
 from linnet.serve.sampling import Draw, draw
 from linnet.serve.turns import generation_prompts, stable_length, stable_prefix
@@ -101,8 +101,11 @@ def test_a_crowd_comes_in_faster():
         pace.learned(tokens, 0.001 * tokens)
     assert pace.room(4, 1, 1) == pace.room(4, 2, 4) == pytest.approx(0.040)
     assert pace.room(4, 4, 4) == pytest.approx(0.120)
-    assert pace.room(4, 1000, 1) == 1.0
+    assert pace.room(4, 1000, 1) == LONGEST
     assert chunk(pace, 4, 4) == 120
+    # However many run: whoever comes in last would run on alone when the others have ended.
+    assert pace.room(64, 2, 62) == pytest.approx(0.040)
+    assert pace.room(64, 6, 58) == pytest.approx(0.240)
 
 
 def test_tokens_that_cost_nothing_come_along():
@@ -170,7 +173,11 @@ def test_what_is_given_to_a_chunk_that_can_be_left():
         pace.stepped(4, 0.014, beside=True)  # the weights are out of the caches
     assert pace.step_seconds(4) == pytest.approx(0.010)
     assert 0.001 <= pace.room(4, 1, 1, pauses=True) <= 0.006
-    for _ in range(60):
+    for _ in range(60):  # long after one that was alone: the texts have grown
+        pace.stepped(4, 0.028, beside=True)
+    assert 0.002 <= pace.room(4, 1, 1, pauses=True) <= 0.012
+    for _ in range(60):  # and what a chunk makes of a step is seen anew
+        pace.stepped(4, 0.010)
         pace.stepped(4, 0.030, beside=True)
     assert 0.001 <= pace.room(4, 1, 1, pauses=True) <= 0.003
     assert pace.room(4, 4, 4, pauses=True) == pytest.approx(0.024), "many wait"

@@ -214,6 +214,12 @@ class Engine:
             1.0, round(self.runner.usual * (waiting + 1) / len(self.runner.schedule.rows), 1)
         )
 
+    def hand_on(self, call: Callable[[], None]) -> None:
+        """Lets `call` be called in the engine's thread when listeners have been told a part of
+        what is to be told: before the model computes, and before the engine waits. Who passes
+        events to another thread does so once for many, and while this one needs no Python."""
+        self.runner.hand_on = call
+
     def memory(self) -> Memory:
         lanes = len(self.runner.schedule.lanes)
         rows = len(self.runner.schedule.rows)
@@ -320,10 +326,13 @@ class Engine:
                 self._fail_all(error)
                 if faults >= 3:
                     return
-            with self._wake:
-                self._wake.notify_all()  # for those that wait for us to be idle
+            if self._idle():
+                self.runner.hand_on()
+                with self._wake:
+                    self._wake.notify_all()  # for those that wait for us to be idle
         for job in self._all_jobs():
             self.runner.end_job(job, "cancelled")
+        self.runner.hand_on()
         if self.folder is not None:
             try:
                 write(self.runner.cache, self.model, self.folder)
@@ -347,6 +356,7 @@ class Engine:
         shown = error if isinstance(error, Error) else RequestFailed(f"the engine failed: {error}")
         for job in self._all_jobs():
             self.runner.fail_job(job, shown)
+        self.runner.hand_on()
 
 
 def _vocabulary(model: Any) -> int:

@@ -166,17 +166,16 @@ class Lanes:
 
     def __init__(self, model: Any, layout: Layout, count: int):
         self.layout = layout
-        self._binding = _Binding(model.rebind({BATCH: 1}, free=(BATCH,)))
-        self._binding.model.allocate()
-        first = self._binding.model.held_state()
-        self.states: list[dict[str, Tensor]] = [first]
-        for _ in range(count - 1):
-            self.states.append({path: torch.zeros_like(t) for path, t in first.items()})
+        # One for each: a call of a lane whose states it knows looks no address up.
+        self._bindings = [_Binding(model.rebind({BATCH: 1}, free=(BATCH,))) for _ in range(count)]
+        self.states: list[dict[str, Tensor]] = [b.model.held_state() for b in self._bindings]
+        for binding, states in zip(self._bindings, self.states, strict=True):
+            binding.use(states)
 
     @property
     def pauses(self) -> bool:
         """Whether a chunk can be left half-way. Compiles it."""
-        return self._binding.model.native.entry("prefill") is not None
+        return self._bindings[0].model.native.entry("prefill") is not None
 
     def begin(self, lane: int, tokens: Sequence[int], position: int) -> Chunk:
         """The next tokens of a lane's text at `position …`: nothing is computed yet."""
@@ -184,21 +183,19 @@ class Lanes:
 
     def slices(self, lane: int, tokens: Sequence[int], position: int) -> Any:
         """The same as a call in slices of native code, which writes the lane's states in place."""
-        self._binding.use(self.states[lane])
         chunk = torch.tensor([list(tokens)], dtype=torch.int32)
-        return self._binding.model.slices("prefill", chunk, pos=position)
+        return self._bindings[lane].model.slices("prefill", chunk, pos=position)
 
     def settle(self, lane: int) -> None:
         """For a call that was run as a whole after all, on the torch backend."""
-        if self._binding.states is self.states[lane]:
-            self._binding.settle()
+        self._bindings[lane].settle()
 
     def prefill(self, lane: int, tokens: Sequence[int], position: int) -> Tensor:
         """The next tokens of a lane's text at `position …`; logits `[Vocab]` after the last."""
-        self._binding.use(self.states[lane])
         chunk = torch.tensor([list(tokens)], dtype=torch.int32)
-        logits: Tensor = self._binding.model.prefill(chunk, pos=position)
-        self._binding.settle()
+        binding = self._bindings[lane]
+        logits: Tensor = binding.model.prefill(chunk, pos=position)
+        binding.settle()
         return logits[0]
 
     def clear(self, lane: int) -> None:

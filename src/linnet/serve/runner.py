@@ -53,6 +53,8 @@ class Runner:
         self.pace = pace
         self._beside = False  # whether a chunk ran, or a part of one, since the last step
         self.observer = Observer()
+        # Called before the model computes: a good time to hand on what was told.
+        self.hand_on: Callable[[], None] = lambda: None
         self.counts = dict.fromkeys(COUNTS, 0)
         self.usual = 1.0  # seconds that a request takes, about
 
@@ -115,6 +117,7 @@ class Runner:
         live = list(schedule.live())
         for row, run in live:
             tokens[row], positions[row] = run.token, run.position
+        self.hand_on()
         logits = self.rows.step(tokens, positions)
         for _, run in live:
             run.position += 1
@@ -314,6 +317,7 @@ class Runner:
             job.coming = end
         given = self.pace.slice(room - (time.perf_counter() - start))
         before = chunk.seconds
+        self.hand_on()
         if not chunk.run(given):
             self.pace.left(given, chunk.seconds - before)
             return

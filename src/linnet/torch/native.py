@@ -90,7 +90,8 @@ class Native:
         # A tensor's memory can move under it (`tensor.data = …`): asked at each call, and there.
         self._lookups: list[Callable[[], int]] = []
         self._places: list[int] = []
-        self._dense: dict[str, tuple[Any, Tensor]] = {}  # packed ones that had to be opened
+        # Packed ones that had to be opened; models rebound on the same weights share them.
+        self.dense: dict[str, tuple[Any, Tensor]] = {}
         self._paths: frozenset[str] | None = None
         if self.reason is not None and self.backend == "native":
             raise BackendError(f"the native backend cannot run this model: {self.reason}")
@@ -220,7 +221,7 @@ class Native:
             for table in (model._params, model._states)
             for block, name, _ in table.values()
         ]
-        return Started(paused, ready, [*kept, *(dense for _, dense in self._dense.values())])
+        return Started(paused, ready, [*kept, *(dense for _, dense in self.dense.values())])
 
     def _ready_for(
         self, entry: NativeEntry, values: list[Any], dims: dict[str, int]
@@ -274,11 +275,12 @@ class Native:
                 elif held is not None:
                     lookups.append(held.data_ptr)
                 if packed is not None and path in self._opened(module):
-                    dense = self._dense.get(path)
+                    dense = self.dense.get(path)
                     if dense is None or dense[0] is not held:
-                        dense = self._dense[path] = (held, held.dense())
-                        module.bind(path, dense[1].data_ptr(), table=self._table)
-                        known[path] = 0
+                        dense = self.dense[path] = (held, held.dense())
+                    if known.get(path) != dense[1].data_ptr():
+                        known[path] = dense[1].data_ptr()
+                        module.bind(path, known[path], table=self._table)
                     continue
                 if packed is not None:
                     kind, data, scale, zero, group = packed

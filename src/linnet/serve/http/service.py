@@ -81,6 +81,8 @@ class Service:
     encoding: threading.Lock = field(default_factory=threading.Lock)  # one batch at a time
     _posted: deque[tuple[asyncio.Queue[Any], Any]] = field(default_factory=deque)
     _called: bool = False
+    _loop: asyncio.AbstractEventLoop | None = None
+    _handed: bool = False  # whether the engine says when what is posted is to be handed on
     # Rendering a template and cutting a long text into tokens take a while: not in the loop.
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="linnet-http")
@@ -101,6 +103,10 @@ class Service:
         """The model has loaded. A process that drains already stays so."""
         if isinstance(model, Decoder):
             self.engine = model
+            hand_on = getattr(model, "hand_on", None)
+            if hand_on is not None:
+                hand_on(self._wake)
+                self._handed = True
             self.metrics.watch(model.stats)
         else:
             self.embedder = model
@@ -132,11 +138,20 @@ class Service:
 
     def post(self, loop: asyncio.AbstractEventLoop, to: asyncio.Queue[Any], item: Any) -> None:
         """Puts something into a queue of the loop, from the engine's thread. The loop is woken once
-        for all that a step has to tell."""
+        for all that a step has to tell, when the engine's thread has no more need of Python."""
         self._posted.append((to, item))
-        if not self._called:
+        self._loop = loop
+        if not self._handed:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._posted and self._loop is not None and not self._called:
             self._called = True
-            loop.call_soon_threadsafe(self._deliver)
+            try:
+                self._loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:  # the loop has ended, and nobody listens
+                self._called = False
+                self._posted.clear()
 
     def _deliver(self) -> None:
         self._called = False  # before the first is taken: what comes from now on calls again
