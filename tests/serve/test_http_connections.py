@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import resource
 import socket
 import time
@@ -198,6 +199,29 @@ def test_more_connections_than_there_may_be(
             s.close()
 
 
+def test_hundreds_that_come_at_once_with_few_files_left(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are counted before the files run out, and nobody who comes later finds the door shut."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = [socket.socket() for _ in range(700)]
+    others = len(os.listdir("/proc/self/fd"))
+    limit = others + connection.SPARE + 100
+    monkeypatch.setattr(connection, "SPARE", connection.SPARE + others)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    try:
+        for s in held:
+            s.setblocking(False)
+            s.connect_ex(("127.0.0.1", server.server.port))
+        time.sleep(1.0)
+        assert server.ask("/health")[0] == 200
+        assert "out of system resource" not in server.log.getvalue()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for s in held:
+            s.close()
+
+
 def test_some_files_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     for files, most in ((1024, 1024 - connection.SPARE), (64, 16), (10**6, connection.MOST)):
         monkeypatch.setattr(resource, "getrlimit", lambda kind, files=files: (files, files))
@@ -219,7 +243,8 @@ def test_what_the_libraries_say_is_a_line_of_the_log() -> None:
         try:
             raise ValueError("my secret")
         except ValueError as error:
-            logger.error("it failed\nmy secret", exc_info=error)
+            for _ in range(50):
+                logger.error("it failed\nmy secret", exc_info=error)
     (line,) = stream.getvalue().splitlines()
     found = json.loads(line)
     assert found["text"] == "it failed" and found["fault"] == "ValueError" and found["where"]

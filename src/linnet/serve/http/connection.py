@@ -7,6 +7,7 @@ have a deadline, so that a few hundred clients who send a byte a second hold not
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from typing import Any
 
@@ -17,8 +18,9 @@ from linnet.serve.http.errors import ApiError
 HEAD = 15.0  # seconds from a connection, or a head's first byte, to the head's end
 STUCK = 60.0  # seconds in which a reader takes nothing of an answer that waits for it
 BUFFERED = 1 << 16  # bytes of later requests that are kept while one is answered
-SPARE = 128  # files that the process may want to open besides
-MOST = 8192  # connections
+SPARE = 256  # files that the process may want to open besides, or has before they are counted
+MOST = 4096  # connections
+AT_ONCE = 64  # that are accepted in one turn of the loop
 
 
 def most_connections() -> int:
@@ -30,6 +32,20 @@ def most_connections() -> int:
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     known = MOST if files == resource.RLIM_INFINITY else files - SPARE
     return max(16, min(MOST, known))
+
+
+def more_files() -> None:
+    """Lets the process open as many files as the most connections take, where it may: the usual
+    limit is for programs that wait in another way."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = MOST + 2 * SPARE
+        if hard != resource.RLIM_INFINITY:
+            wanted = min(wanted, hard)
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class Connection(H11Protocol):

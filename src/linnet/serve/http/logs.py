@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import sys
 import threading
 import time
@@ -14,6 +15,8 @@ from typing import Any, TextIO
 
 from linnet.errors import Error
 from linnet.serve.http.errors import ApiError
+
+_AGAIN = 1.0  # seconds until a library's warning is told again
 
 
 class Log:
@@ -75,6 +78,7 @@ class _Foreign(logging.Handler):
     def __init__(self, log: Log):
         super().__init__(logging.WARNING)
         self._log = log
+        self._said: dict[str, float] = {}  # when a text was last told
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
@@ -82,6 +86,12 @@ class _Foreign(logging.Handler):
         if error is not None:
             shown = {"fault": type(error).__name__, "where": _where(error)}
         text = _cut(record.getMessage().partition("\n")[0])  # what follows may quote anything
+        now = time.monotonic()
+        if now - self._said.get(text, -math.inf) < _AGAIN:
+            return
+        if len(self._said) > 100:
+            self._said.clear()
+        self._said[text] = now
         self._log.event("warning", text=text, **shown)
 
 

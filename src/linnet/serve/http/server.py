@@ -14,13 +14,14 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from linnet.errors import InputError
-from linnet.serve.http.connection import Connection
+from linnet.serve.http.connection import AT_ONCE, Connection, more_files
 from linnet.serve.http.logs import Log, taken
 from linnet.serve.http.service import Decoder, Embedder, Service
 
 Loader = Callable[[Callable[[str], None]], "Decoder | Embedder"]
 
 _SWITCH = 0.0005  # seconds
+_WAITING = 2048  # connections that wait to be accepted
 _AFTER = 10  # seconds that open connections have once nothing runs any more
 
 
@@ -52,6 +53,7 @@ class Server:
         config = uvicorn.Config(
             application,
             http=Connection,
+            backlog=AT_ONCE,
             log_config=None,
             access_log=False,
             server_header=False,
@@ -68,6 +70,7 @@ class Server:
         # A step's thread gets back to work within half a millisecond while the loop is busy.
         before = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH)
+        more_files()
         try:
             with taken(self._log):
                 asyncio.run(self._serve())
@@ -138,6 +141,13 @@ class _Uvicorn(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, stop: Callable[[], None]):
         super().__init__(config)
         self._stop = stop
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        # asyncio takes one number for both: as many wait as ever, and few are taken in one turn,
+        # since they are counted after it.
+        for bound in sockets or []:
+            bound.listen(_WAITING)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._stop()
