@@ -66,3 +66,24 @@ def test_a_size_that_the_code_needs_is_not_left_open() -> None:
     tokens = torch.randint(0, 256, (1, 9), generator=torch.Generator().manual_seed(2))
     assert torch.equal(one.prefill(tokens, pos=0), two.prefill(tokens, pos=0))
     assert one.native.module is not two.native.module
+
+
+def test_what_cannot_be_left_open_has_code_of_its_own() -> None:
+    """How many layers there are is a number in any code."""
+    model = serve_models.plain(64, backend="native")
+    closed = model.rebind({"MaxSeq": 40}, free=("Layers",))
+    tokens = torch.randint(0, 256, (1, 9), generator=torch.Generator().manual_seed(4))
+    assert torch.equal(closed.prefill(tokens, pos=0), model.rebind({}).prefill(tokens, pos=0))
+    assert closed.native.module is not None and not closed.native.open
+
+
+def test_a_fault_of_the_compiler_is_no_reason_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = serve_models.plain(64, backend="native")
+
+    def fails(bound: Any) -> None:
+        raise AssertionError("a fault")
+
+    monkeypatch.setattr("linnet.torch.shared._refuse_calls", fails)
+    monkeypatch.setattr("linnet.torch.kept.kept.read", lambda key: None)
+    with pytest.raises(AssertionError, match="a fault"):
+        _ = model.rebind({"MaxSeq": 44}, free=("Batch",)).native.open

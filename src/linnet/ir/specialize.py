@@ -344,7 +344,8 @@ def bind_type(type: Type, mapping: Substitution, what: str) -> Type:
 
 def bound_size(dim: Dim, mapping: Substitution, what: str) -> int:
     size = substitute_dim(dim, mapping).constant
-    assert size is not None, f"{what}: {dim} is not bound"
+    if size is None:  # of a root's generic that is to stay open
+        raise BindError(f"{what}: how many there are is {dim}, which must be bound to a number")
     if size < 0:
         raise BindError(f"{what}: the length {dim} is {size} with the generics given")
     return size

@@ -45,9 +45,9 @@ class SharedCode:
             self._tried = True
             try:
                 self._compile(native)
-            except (AssertionError, BackendError, BindError, DimTooLarge, NotImplementedError):
-                # A program may count on a number where a size is left open here. Nothing is lost
-                # but time: each model then gets code of its own, for its own sizes.
+            except (BackendError, BindError, DimTooLarge):
+                # The program counts on a number where a size is left open here (how many layers
+                # there are), or cannot be compiled at all. Each model then gets code of its own.
                 self._module = None
         if self._module is None:
             self.symbols = {}
