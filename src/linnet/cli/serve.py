@@ -108,7 +108,8 @@ def run(args: argparse.Namespace) -> int:
     kind = args.log or ("text" if sys.stderr.isatty() else "json")
     log = Log(None if kind == "none" else sys.stderr, plain=kind == "text")
     names = args.served_model_name or [Path(args.model).name]
-    service = Service(names, Limits(int(args.max_body * (1 << 20)), args.timeout))
+    limits = Limits(int(args.max_body * (1 << 20)), args.timeout, waiting=args.max_waiting)
+    service = Service(names, limits)
     app = application(
         service, keys=keys, origins=args.cors_origin, log=log, with_page=not args.no_page
     )

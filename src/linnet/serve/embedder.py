@@ -29,8 +29,11 @@ class Embedder:
         bound = model.generics.get(_POSITIONS)
         self.context = bound if isinstance(bound, int) else _CONTEXT
 
-    def embed(self, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
-        """One vector for each input of token ids, in the order given. Raises InputError."""
+    def embed(
+        self, inputs: Sequence[Sequence[int]], gone: Callable[[], bool] = lambda: False
+    ) -> list[list[float]]:
+        """One vector for each input of token ids, in the order given. Where `gone` says that
+        nobody waits for them any more, the rest is left empty. Raises InputError."""
         import torch
 
         for i, ids in enumerate(inputs):
@@ -40,6 +43,8 @@ class Embedder:
         order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))
         found: list[list[float]] = [[] for _ in inputs]
         for start in range(0, len(order), _BATCH):
+            if gone():
+                break
             some = order[start : start + _BATCH]
             lengths = torch.tensor([len(inputs[i]) for i in some])
             tokens = torch.zeros(len(some), int(lengths.max()), dtype=torch.long)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import math
 import struct
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from linnet.serve.http.completions import read_prompts
-from linnet.serve.http.errors import bad
+from linnet.serve.http.errors import ApiError, bad
 from linnet.serve.http.exchange import json_response, read_json, while_listening
 from linnet.serve.http.fields import Fields
 from linnet.serve.http.sampling import NO_EFFECT
@@ -21,12 +24,19 @@ from linnet.serve.http.service import Service
 async def embeddings(service: Service, http: HttpRequest) -> Response:
     body = await read_json(http, service.limits.body)
     service.encoder()
-    return json_response(
-        await while_listening(http, service.in_thread(lambda: _embed(service, body)))
-    )
+    stopped = threading.Event()
+    with service.place():
+        work = service.in_thread(lambda: _embed(service, body, stopped.is_set))
+        try:
+            found = await asyncio.wait_for(while_listening(http, work), service.limits.timeout)
+        except asyncio.TimeoutError:
+            raise ApiError(504, "the request took longer than it may", code="timeout") from None
+        finally:
+            stopped.set()
+    return json_response(found)
 
 
-def _embed(service: Service, body: Any) -> dict[str, Any]:
+def _embed(service: Service, body: Any, gone: Callable[[], bool]) -> dict[str, Any]:
     encoder = service.encoder()
     fields = Fields(body)
     service.check_model(fields.take("model"))
@@ -46,7 +56,7 @@ def _embed(service: Service, body: Any) -> dict[str, Any]:
         if max(ids) >= known:
             raise bad(f"input[{i}] holds a token id that is not below {known}", "input")
     with service.encoding:
-        vectors = encoder.embed(inputs)
+        vectors = [] if gone() else encoder.embed(inputs, gone)
     if size is not None:
         if vectors and size > len(vectors[0]):
             raise bad(f"dimensions is {size}; the model has {len(vectors[0])}", "dimensions")

@@ -7,6 +7,7 @@ import contextlib
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 
@@ -132,6 +133,11 @@ class Server:
             loop = asyncio.get_running_loop()
             done = await loop.run_in_executor(None, engine.drain, self._drain)
             self._log.event("drained", complete=done)
+        elif not loading:
+            end = time.monotonic() + self._drain
+            while self._service.embedding and time.monotonic() < end:
+                await asyncio.sleep(0.02)
+            self._log.event("drained", complete=not self._service.embedding)
         self._server.end()
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from linnet.errors import Error
+from linnet.serve.errors import QueueFull
 from linnet.serve.http.errors import ApiError, api_error, bad
 from linnet.serve.http.fields import shown
 from linnet.serve.http.metrics import Metrics
@@ -50,19 +52,24 @@ class Embedder(Protocol):
     text: TextModel
     context: int  # tokens of the longest input
 
-    def embed(self, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
-        """One vector an input, of token ids; in the order given."""
+    def embed(
+        self, inputs: Sequence[Sequence[int]], gone: Callable[[], bool] = lambda: False
+    ) -> list[list[float]]:
+        """One vector an input, of token ids; in the order given. Where `gone` says that nobody
+        waits for them any more, it may give fewer."""
         ...
 
 
 @dataclass(frozen=True)
 class Limits:
     """`body`: bytes of a request; `timeout`: seconds of one, from its arrival to its end;
-    `prompts`: how many prompts or inputs one request may hold."""
+    `prompts`: how many prompts or inputs one request may hold; `waiting`: how many requests for
+    embeddings may wait (an engine has a queue of its own)."""
 
     body: int = 8 << 20
     timeout: float | None = 600.0
     prompts: int = 256
+    waiting: int = 128
 
 
 @dataclass
@@ -79,6 +86,7 @@ class Service:
     loading: str = ""  # what is being done, for /health
     created: int = field(default_factory=lambda: int(time.time()))
     encoding: threading.Lock = field(default_factory=threading.Lock)  # one batch at a time
+    embedding: int = 0  # requests for embeddings that run or wait
     _posted: deque[tuple[asyncio.Queue[Any], Any]] = field(default_factory=deque)
     _called: bool = False
     _loop: asyncio.AbstractEventLoop | None = None
@@ -158,6 +166,17 @@ class Service:
         while self._posted:
             to, item = self._posted.popleft()
             to.put_nowait(item)
+
+    @contextlib.contextmanager
+    def place(self) -> Iterator[None]:
+        """A place among the requests for embeddings. Raises ApiError where there is none."""
+        if self.embedding > self.limits.waiting:
+            raise api_error(QueueFull(self.embedding - 1, 1.0))
+        self.embedding += 1
+        try:
+            yield
+        finally:
+            self.embedding -= 1
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """The result of work that takes a while. Raises ApiError for what it raises."""
