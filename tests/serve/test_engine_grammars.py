@@ -10,6 +10,7 @@ import re
 import pytest
 from serve_models import IDS, plain, text
 
+from linnet.errors import InputError
 from linnet.serve import Constraint, Engine, Request, Sampling
 from linnet.serve.constraint import Grammars
 
@@ -125,3 +126,9 @@ def test_choices_of_one_request_have_matchers_of_their_own():
     mask = second.mask()
     allowed = {i for i in range(262) if mask[i // 8] >> (i % 8) & 1}
     assert allowed == {ord("a"), ord("b")}
+
+
+def test_a_model_without_an_end_holds_to_no_form():
+    grammars = Grammars(text().tokenizer, 262, frozenset())
+    with pytest.raises(InputError, match="schema cannot be used: the model names no token"):
+        grammars.matcher(Constraint("schema", {"type": "object"}))

@@ -73,7 +73,9 @@ class Grammars:
         llguidance = library()
         if self._native is None:
             if not self._ends:
-                raise BackendError("the model names no token that ends an answer: none can be held")
+                raise InputError(
+                    f"{constraint.name} cannot be used: the model names no token that ends an answer"
+                )
             wrapper = llguidance.TokenizerWrapper(
                 _Vocabulary(self._tokenizer, self._vocabulary, self._ends)
             )
