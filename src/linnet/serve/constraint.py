@@ -73,9 +73,8 @@ class Grammars:
         llguidance = library()
         if self._native is None:
             if not self._ends:
-                raise InputError(
-                    f"{constraint.name} cannot be used: the model names no token that ends an answer"
-                )
+                reason = "the model names no token that ends an answer"
+                raise InputError(f"{constraint.name} cannot be used: {reason}")
             wrapper = llguidance.TokenizerWrapper(
                 _Vocabulary(self._tokenizer, self._vocabulary, self._ends)
             )
