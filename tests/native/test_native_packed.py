@@ -199,7 +199,7 @@ def check_linear(
     # Activations are rounded to 8 bits: about 1 / 250 of the largest of 32, at random signs.
     bound = 0.012 * np.linalg.norm(x, axis=1)[:, None] * np.linalg.norm(made["values"], axis=1)
     assert (np.abs(y - expected) <= bound / 8 + 1e-4).all(), np.abs(y - expected).max()
-    for n in (1, 3):
+    for n in (1, 2, 3, 4, 5, 7):
         alone = np.zeros((n, OUT), np.float32)
         part = np.ascontiguousarray(x[5 : 5 + n])
         module.entries["apply"]([address(part)], {"N": n}, [address(alone)])
@@ -220,8 +220,10 @@ def test_packed_tail(
 
 @pytest.mark.parametrize("level", [LEVELS[0], "plain"])
 @pytest.mark.parametrize(
-    ("kind", "group"), [("int8", 32), ("int4", 128), ("q4_1", 32), ("q6_k", 256)]
-)
+    ("kind", "group"),
+    [("int8", 32), ("int8", 128), ("int4", 64), ("int4", 128), ("int4 zero", 128), ("q4_1", 32),
+     ("q6_k", 256)],
+)  # fmt: skip
 def test_packed_experts(
     kind: str, group: int, level: str, optimized: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,10 +234,11 @@ def test_packed_experts(
     }
     random = np.random.default_rng(group)
     made = make(kind, 6 * OUT, IN, group, random)
-    module.bind("experts", address(made["data"]), kind, address(made.get("scale")),
+    module.bind("experts", address(made["data"]), kind.split()[0], address(made.get("scale")),
                 address(made.get("zero")), group)  # fmt: skip
     x = random.normal(size=(50, IN)).astype(np.float32)
     score = random.normal(size=(50, 6)).astype(np.float32)
+    score[:, :3] += 2  # the others get a row or a few
     y = np.zeros((50, 2, OUT), np.float32)
     module.entries["chosen"]([address(x), address(score)], {"N": 50}, [address(y)])
     values = made["values"].reshape(6, OUT, IN).astype(np.float32)

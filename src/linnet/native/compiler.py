@@ -35,6 +35,8 @@ KERNELS = (
     "packed_one.c",
     "packed256.c",
     "packed_one256.c",
+    "wide_few.c",
+    "wide_many.c",
     "attention.c",
     "attend_bf16.c",
     "delta.c",

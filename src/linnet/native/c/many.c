@@ -4,8 +4,12 @@
 #include "dot.h"
 #include "row.h"
 #include "values.h"
+#include "wide.h"
 
 size_t many_bytes(const weight *w, long in) {
+#ifdef HAVE_VNNI
+    if (w->kind != DENSE && wide_of(w, in)) return wide_bytes(w, in);
+#endif
     return w->kind == DENSE ? 0 : OUT_BLOCK * unpacked_bytes(in);
 }
 
@@ -42,6 +46,12 @@ static inline void fetch(block *b, long bytes) {
 }
 
 void many_rows(block *b, long base, long lo, long hi) {
+#ifdef HAVE_VNNI
+    if (b->w->kind != DENSE && wide_of(b->w, b->in)) {
+        wide_many(b, base, lo, hi);
+        return;
+    }
+#endif
     float part[32]; // at most TILE_ROWS rows of TILE_OUTS, in whole vectors
     const weight *w = b->w;
     const long in = b->in;

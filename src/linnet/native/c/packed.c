@@ -56,26 +56,6 @@ static void k4_scale(const uint8_t *s, int j, int *scale, int *least) {
 
 // Formats: INT8 and INT4 as native/packed layouts state them; the others are GGUF's blocks.
 void unpack(const weight *w, long row, long in, unpacked *to) {
-#ifdef HAVE_VNNI
-    if (wide_of(w, in)) { // bytes, and a scale for each group
-        memcpy(to->scale, (const float *)w->scale + row * (in / 128), in / 128 * 4);
-        if (w->kind == INT8) {
-            const __m512i flip = _mm512_set1_epi8((char)0x80);
-            const int8_t *p = (const int8_t *)w->data + row * in;
-            for (long i = 0; i < in; i += 64)
-                _mm512_storeu_si512(to->u + i, _mm512_xor_si512(_mm512_loadu_si512(p + i), flip));
-        } else {
-            const __m512i low = _mm512_set1_epi8(15);
-            const uint8_t *p = (const uint8_t *)w->data + row * (in / 2);
-            for (long i = 0; i < in; i += 128) {
-                __m512i v = _mm512_loadu_si512(p + i / 2);
-                _mm512_storeu_si512(to->u + i, _mm512_and_si512(v, low));
-                _mm512_storeu_si512(to->u + i + 64, _mm512_and_si512(_mm512_srli_epi16(v, 4), low));
-            }
-        }
-        return;
-    }
-#endif
     uint8_t *restrict u = to->u;
     float *restrict s = to->scale, *restrict z = to->offset;
     long g = w->group;
@@ -186,18 +166,20 @@ void unpack_row(const weight *w, long row, long in, float *to) {
     char *memory = malloc(unpacked_bytes(in));
     unpacked part = unpacked_at(memory, in);
     unpack(w, row, in, &part);
-#if defined(HAVE_VNNI) || defined(HAVE_256)
-    if (wide_of(w, in)) {
+    if (w->kind == INT8 || (w->kind == INT4 && !w->zero)) { // exact before the scale
         const float centre = w->kind == INT8 ? 128.0f : 8.0f;
-        for (long i = 0; i < in; i++) to[i] = part.scale[i / 128] * ((float)part.u[i] - centre);
+#ifdef HAVE_256
+        const long each = wide_of(w, in) ? 128 : 16;
+#else
+        const long each = 16;
+#endif
+        for (long i = 0; i < in; i++) to[i] = part.scale[i / each] * ((float)part.u[i] - centre);
         free(memory);
         return;
     }
-#endif
     for (long i = 0; i < in; i++) to[i] = part.scale[i / 16] * part.u[i] - part.offset[i / 16];
     free(memory);
 }
-
 
 static inline __attribute__((always_inline)) float offsets(const float *a, const float *b, long n) {
     v16 acc = {0};
@@ -270,67 +252,6 @@ static inline __attribute__((always_inline)) void packed_tile(
             for (int o = 0; o < outs; o++) y[r * TILE_OUTS + o] -= offsets(w[o].offset, x[r].sum, n / 16);
 }
 
-#ifdef HAVE_VNNI
-// The scales of up to 16 groups, of which each stands there eight times.
-static inline __attribute__((always_inline)) __m512 group_scales(const float *p, long count) {
-    const __m512i four = _mm512_set_epi32(24, 16, 8, 0, 24, 16, 8, 0, 24, 16, 8, 0, 24, 16, 8, 0);
-    const __m512i eight = _mm512_set_epi32(19, 18, 17, 16, 3, 2, 1, 0, 19, 18, 17, 16, 3, 2, 1, 0);
-    __m512 v[8];
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; i++) {
-        const long left = (count - 2 * i) * 8;
-        v[i] = _mm512_maskz_loadu_ps((__mmask16)(left >= 16 ? 0xffff : left > 0 ? 0xff : 0), p + 16 * i);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) v[i] = _mm512_permutex2var_ps(v[2 * i], four, v[2 * i + 1]);
-    v[0] = _mm512_permutex2var_ps(v[0], eight, v[1]);
-    v[1] = _mm512_permutex2var_ps(v[2], eight, v[3]);
-    return _mm512_insertf32x8(v[0], _mm512_castps512_ps256(v[1]), 1);
-}
-
-// Groups of 128 on both sides: one scaled sum for every 128 elements.
-static inline __attribute__((always_inline)) void wide_tile(
-    const int rows, const packed_row *x, const unpacked *w, const int centre, long in, float *y) {
-    long groups = in / 128;
-    v16 acc[PACKED_ROWS][TILE_OUTS];
-    float scale[PACKED_ROWS][TILE_OUTS][16];
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 8
-        for (int o = 0; o < TILE_OUTS; o++) acc[r][o] = (v16){0};
-    for (long g0 = 0; g0 < groups; g0 += 16) {
-        const long count = LEAST(16, groups - g0);
-        const __mmask16 m = (__mmask16)((1u << count) - 1);
-#pragma GCC unroll 8
-        for (int r = 0; r < rows; r++) {
-            const __m512 xs = group_scales(x[r].scale + g0 * 8, count);
-#pragma GCC unroll 8
-            for (int o = 0; o < TILE_OUTS; o++)
-                _mm512_storeu_ps(scale[r][o], _mm512_mul_ps(_mm512_maskz_loadu_ps(m, w[o].scale + g0), xs));
-        }
-        for (long g = 0; g < count; g++) {
-            const long i = (g0 + g) * 128;
-            __m512i w0[TILE_OUTS], w1[TILE_OUTS];
-#pragma GCC unroll 8
-            for (int o = 0; o < TILE_OUTS; o++)
-                w0[o] = _mm512_loadu_si512(w[o].u + i), w1[o] = _mm512_loadu_si512(w[o].u + i + 64);
-#pragma GCC unroll 8
-            for (int r = 0; r < rows; r++) {
-                const __m512i x0 = _mm512_loadu_si512(x[r].q + i), x1 = _mm512_loadu_si512(x[r].q + i + 64);
-                const __m512i start = _mm512_slli_epi32(_mm512_loadu_si512(x[r].pair + i / 8), centre);
-#pragma GCC unroll 8
-                for (int o = 0; o < TILE_OUTS; o++) {
-                    __m512i d = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(start, w0[o], x0), w1[o], x1);
-                    acc[r][o] = (v16)_mm512_fmadd_ps(_mm512_cvtepi32_ps(d), _mm512_set1_ps(scale[r][o][g]),
-                                                     (__m512)acc[r][o]);
-                }
-            }
-        }
-    }
-    tile_sums(rows, TILE_OUTS, acc, y);
-}
-#endif
-
 #define ROWS_OF(tile, ...)               \
     switch (rows) {                      \
     case 1: tile(1, __VA_ARGS__); break; \
@@ -346,28 +267,11 @@ void packed_dot(int rows, int outs, const packed_row *x, const unpacked *w, int 
     return;
 #endif
     if (outs == TILE_OUTS) {
-#ifdef HAVE_VNNI
-        if (wide) {
-            ROWS_OF(wide_tile, x, w, centre, in, y)
-            return;
-        }
-#endif
         if (centre < 0) ROWS_OF(packed_tile, TILE_OUTS, x, w, -1, in, y)
         else if (centre == 7) ROWS_OF(packed_tile, TILE_OUTS, x, w, 7, in, y)
         else ROWS_OF(packed_tile, TILE_OUTS, x, w, centre, in, y)
         return;
     }
-#ifdef HAVE_VNNI
-    if (wide) { // the last rows, as a tile with one of them repeated
-        unpacked all[TILE_OUTS];
-        float part[PACKED_ROWS * TILE_OUTS];
-        for (int o = 0; o < TILE_OUTS; o++) all[o] = w[o < outs ? o : 0];
-        packed_dot(rows, TILE_OUTS, x, all, centre, wide, in, part);
-        for (int r = 0; r < rows; r++)
-            for (int o = 0; o < outs; o++) y[r * TILE_OUTS + o] = part[r * TILE_OUTS + o];
-        return;
-    }
-#endif
     for (int o = 0; o < outs; o++)
         for (int r = 0; r < rows; r++) {
             float part[TILE_OUTS];

@@ -1,10 +1,11 @@
 // Packed weight rows by one quantized row of x, straight from the stored bytes.
 //
 // Decoding is bound by reading memory, so the rows are read one after another as one stream, with
-// prefetches ahead of it. Sums are those of `packed_tile` and `wide_tile` in packed.c, bit for bit:
+// prefetches ahead of it. Sums are those of `packed_tile` in packed.c, bit for bit:
 // lanes, scales and offsets are taken in the same order.
 #include "dot.h"
 #include "packed256.h"
+#include "wide.h"
 
 #ifdef HAVE_VNNI
 #ifndef AHEAD
@@ -50,11 +51,6 @@ static inline __attribute__((always_inline)) long block_bytes(const int kind, lo
 static inline __attribute__((always_inline)) __m512i bytes_of(const int kind, const int g, const uint8_t *p, const int c) {
     const __m512i flip = _mm512_set1_epi8((char)0x80);
     if (kind == INT8) return _mm512_xor_si512(_mm512_loadu_si512(p + 64 * c), flip);
-    if (kind == INT4 && g == 128) {
-        __m512i v = _mm512_loadu_si512(p + c / 2 * 64);
-        return _mm512_and_si512(c & 1 ? _mm512_srli_epi16(v, 4) : v, LOW);
-    }
-    if (kind == INT4 && g == 64) return nibbles32(p + 32 * c);
     if (kind == INT4) return nibbles16(p + 32 * c, p + 32 * c + 16);
     if (kind == Q4_0) return nibbles16(p + 36 * c + 2, p + 36 * c + 20);
     if (kind == Q4_1) return nibbles16(p + 40 * c + 4, p + 40 * c + 24);
@@ -77,11 +73,9 @@ static inline __attribute__((always_inline)) __m512i bytes_of(const int kind, co
     return _mm512_or_si512(_mm512_and_si512(low, LOW), _mm512_and_si512(_mm512_sllv_epi16(high, by), two));
 }
 
-// A value for every 16 elements from one for every `g`.
+// A value for every 16 elements from one for every `g`, 32 or at least 256.
 static inline __attribute__((always_inline)) __m512 by_group(const int g, __m512 v) {
-    const __m512i fours = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
-    const __m512i eights = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
-    return _mm512_permutexvar_ps(g == 32 ? PAIRS : g == 64 ? fours : g == 128 ? eights : _mm512_setzero_si512(), v);
+    return _mm512_permutexvar_ps(g == 32 ? PAIRS : _mm512_setzero_si512(), v);
 }
 
 static inline uint32_t word_at(const uint8_t *p) {
@@ -200,65 +194,26 @@ static inline __attribute__((always_inline)) void rows_of(
     *(v4 *)y = sum;
 }
 
-// Four rows with groups of 128 on both sides, as `wide_tile`.
-static inline __attribute__((always_inline)) void wide_rows(
-    const int kind, const packed_row *x, const weight *w, long row, long in, float *y) {
-    const long groups = in / 128, size = kind == INT8 ? 128 : 64;
-    const int centre = kind == INT8 ? 7 : 3;
-    const uint8_t *p = (const uint8_t *)w->data + row * groups * size;
-    const float *scale = (const float *)w->scale + row * groups;
-    __m512 acc[4];
-#pragma GCC unroll 4
-    for (int o = 0; o < 4; o++) {
-        __m512 a = _mm512_setzero_ps();
-        for (long k = 0; k < groups; k++, p += size, scale++) {
-            __m512i d = _mm512_slli_epi32(_mm512_loadu_si512(x->pair + k * 16), centre);
-            __m512i w0, w1;
-            FETCH(p);
-            if (k % 16 == 0) _mm_prefetch((const char *)scale + AHEAD / 12, HINT);
-            if (kind == INT8) {
-                FETCH(p + 64);
-                const __m512i flip = _mm512_set1_epi8((char)0x80);
-                w0 = _mm512_xor_si512(_mm512_loadu_si512(p), flip);
-                w1 = _mm512_xor_si512(_mm512_loadu_si512(p + 64), flip);
-            } else {
-                __m512i v = _mm512_loadu_si512(p);
-                w0 = _mm512_and_si512(v, LOW);
-                w1 = _mm512_and_si512(_mm512_srli_epi16(v, 4), LOW);
-            }
-            d = _mm512_dpbusd_epi32(d, w0, _mm512_loadu_si512(x->q + k * 128));
-            d = _mm512_dpbusd_epi32(d, w1, _mm512_loadu_si512(x->q + k * 128 + 64));
-            a = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d), _mm512_set1_ps(*scale * x->scale[k * 8]), a);
-        }
-        acc[o] = a;
-    }
-    *(v4 *)y = lanes_sum4((v16)acc[0], (v16)acc[1], (v16)acc[2], (v16)acc[3]);
-}
 #endif
 
-int packed_dot_one(int outs, const packed_row *x, const weight *w, long row, long in, float *y) {
+int packed_dot_few(int rows, int outs, const packed_row *x, const weight *w, long row, long in, float *y) {
 #ifdef HAVE_VNNI
-    if (outs != 4 || in % 64) return 0;
+    if (wide_of(w, in)) {
+        wide_few(rows, outs, x, w, row, in, y);
+        return 1;
+    }
+    if (rows != 1 || outs != 4 || in % 64) return 0;
     const int g = w->group;
     switch (w->kind) {
     case INT8:
-        if (wide_of(w, in)) wide_rows(INT8, x, w, row, in, y);
-        else if (g == 32) rows_of(INT8, 32, 0, x, w, row, in, y);
-        else if (g == 64) rows_of(INT8, 64, 0, x, w, row, in, y);
-        else if (g == 128) rows_of(INT8, 128, 0, x, w, row, in, y);
+        if (g == 32) rows_of(INT8, 32, 0, x, w, row, in, y);
         else if (g % 256 == 0) rows_of(INT8, 256, 0, x, w, row, in, y);
         else return 0;
         return 1;
     case INT4:
-        if (wide_of(w, in)) wide_rows(INT4, x, w, row, in, y);
-        else if (w->zero) {
-            if (g == 32) rows_of(INT4, 32, 1, x, w, row, in, y);
-            else if (g == 64) rows_of(INT4, 64, 1, x, w, row, in, y);
-            else if (g == 128) rows_of(INT4, 128, 1, x, w, row, in, y);
-            else return 0;
-        } else if (g == 32) rows_of(INT4, 32, 0, x, w, row, in, y);
-        else if (g == 64) rows_of(INT4, 64, 0, x, w, row, in, y);
-        else return 0;
+        if (g != 32) return 0;
+        if (w->zero) rows_of(INT4, 32, 1, x, w, row, in, y);
+        else rows_of(INT4, 32, 0, x, w, row, in, y);
         return 1;
     case Q4_0: rows_of(Q4_0, 0, 0, x, w, row, in, y); return 1;
     case Q4_1: rows_of(Q4_1, 0, 1, x, w, row, in, y); return 1;
@@ -267,8 +222,8 @@ int packed_dot_one(int outs, const packed_row *x, const weight *w, long row, lon
     case Q6_K: rows_of(Q6_K, 0, 0, x, w, row, in, y); return 1;
     }
 #elif defined(HAVE_256)
-    return packed_dot_one256(outs, x, w, row, in, y);
+    return rows == 1 && packed_dot_one256(outs, x, w, row, in, y);
 #endif
-    (void)outs, (void)x, (void)w, (void)row, (void)in, (void)y;
+    (void)rows, (void)outs, (void)x, (void)w, (void)row, (void)in, (void)y;
     return 0;
 }

@@ -3,6 +3,7 @@
 #include "row.h"
 #include "dot.h"
 #include "values.h"
+#include "wide.h"
 
 #ifndef AHEAD
 #define AHEAD 6144 // bytes by which prefetches run before the reads
@@ -18,9 +19,14 @@ packed_row *quantize_all(const weight *w, int type, const void *x, long ldx, lon
     packed_row *rows = (packed_row *)shared;
     char *memory = shared + (n * sizeof(packed_row) + 63) / 64 * 64;
     size_t each = packed_row_bytes(in);
+    const int wide = wide_of(w, in);
     for (long r = lo; r < hi; r++) {
         rows[r] = packed_row_at(memory + r * each, in);
-        quantize_row(&rows[r], x, type, r * ldx, in, wide_of(w, in) ? 128 : 32);
+#ifdef HAVE_VNNI
+        if (wide) quantize_wide(&rows[r], x, type, r * ldx, in, wide);
+        else
+#endif
+            quantize_row(&rows[r], x, type, r * ldx, in, wide ? wide : 32);
     }
     return rows;
 }
@@ -103,7 +109,7 @@ static void piece(const job *j, long n, const void *const *rows, const packed_ro
     unpacked panel[TILE_OUTS];
     for (long o = lo; o < hi; o += TILE_OUTS) {
         const int outs = (int)LEAST(hi - o, TILE_OUTS);
-        int done = packed && n == 1 && packed_dot_one(outs, quant, w, row + o, in, part);
+        int done = packed && n <= PACKED_ROWS && packed_dot_few((int)n, outs, quant, w, row + o, in, part);
 #if defined(HAVE_DPBF16) || defined(DOT_256)
         if (!packed && type == T_BF16 && outs == 4) {
             const bf16 *const *x = (const bf16 *const *)rows, *at = (const bf16 *)w->data + (row + o) * in;
