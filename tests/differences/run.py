@@ -186,8 +186,9 @@ class Runner:
             for path, x in want.states.items():  # from here on all go on from the same
                 model.state[path] = x
             if backend == "native":
-                self.native += model.native.entry(entry.name) is not None
-                if entry.rows and want.error is None and got.error is None:
+                compiled = model.native.entry(entry.name) is not None
+                self.native += compiled
+                if compiled and entry.rows and want.error is None and got.error is None:
                     self.rows(entry, turn, model, args, sizes, got)
 
     def noisy(

@@ -25,32 +25,49 @@ def runtime(name: str) -> str | None:
     return found if os.path.isabs(found) else None
 
 
-@pytest.mark.parametrize("level", ["avx512", "avx2", "plain"])
-def test_under_sanitizers(level: str, tmp_path: Path) -> None:
+FILES = (
+    "test_native_packed.py", "test_native_models.py", "test_native_caches.py",
+    "test_native_slices.py", "test_native_kernels.py",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    ("level", "optimize"),
+    [("avx512", "-O1"), ("avx512", "-O2"), ("avx2vnni", "-O1"), ("avx2", "-O2"), ("plain", "-O1")],
+)
+def test_under_sanitizers(
+    level: str, optimize: str, name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     needs, _ = compiler.LEVELS[level]
     if not set(needs) <= compiler.cpu_features():
         pytest.skip(f"this machine lacks {level}")
+    if name == "test_native_kernels.py" and level != "avx512":
+        pytest.skip("it goes through all levels by itself")
     libraries = [runtime("libasan.so"), runtime("libubsan.so")]
     if None in libraries:
         pytest.skip("the compiler has no sanitizers")
+    # What is compiled of the kernels serves the other files too.
+    kept = tmp_path_factory.getbasetemp() / f"kernels{level}{optimize}"
     environment = {
         **os.environ,
         "LD_PRELOAD": ":".join(str(library) for library in libraries),
-        "ASAN_OPTIONS": "detect_leaks=0",
+        "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0",
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
         # Rows of bf16 begin anywhere, and vector types are declared to allow it.
-        "LINNET_NATIVE_CFLAGS": "-O1 -g -fsanitize=address,undefined "
+        "LINNET_NATIVE_CFLAGS": f"{optimize} -g -fsanitize=address,undefined "
         "-fno-sanitize=alignment -fno-omit-frame-pointer",
         "LINNET_NATIVE_LEVEL": level,
-        "XDG_CACHE_HOME": str(tmp_path),
+        "XDG_CACHE_HOME": str(kept),
         "OMP_NUM_THREADS": "2",
     }
-    for name in ("test_native_packed.py", "test_native_models.py"):
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(HERE / name)],
-            env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    if name == "test_native_kernels.py":
+        del environment["LINNET_NATIVE_LEVEL"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(HERE / name)],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
 
 @pytest.mark.parametrize("seed", range(20))
