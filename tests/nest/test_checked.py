@@ -11,7 +11,14 @@ import pytest
 from linnet.cli.main import main
 from linnet.errors import PackageError
 from linnet.nest.card import read_card
-from linnet.nest.checked import FILE, read_checked, record_check, record_parity
+from linnet.nest.checked import (
+    FILE,
+    digest,
+    figures,
+    read_checked,
+    record_check,
+    record_parity,
+)
 from linnet.nest.pages.site import build
 
 RESULT = {
@@ -50,6 +57,38 @@ def test_what_is_noted_stands_on_the_page(gpt2: Path) -> None:
     source = gpt2 / "src" / "lib.linnet"
     source.write_text(source.read_text() + "\n")
     assert "of an earlier state of these files" in page(gpt2)
+
+
+def test_a_record_is_of_what_the_check_depends_on(tmp_path: Path, models: Path) -> None:
+    for name in ("smollm2-135m-instruct", "llama-3.2-1b-instruct"):
+        shutil.copytree(models / name, tmp_path / name)
+    own, other = tmp_path / "llama-3.2-1b-instruct", tmp_path / "smollm2-135m-instruct"
+    first = digest(read_card(own))
+    for path, old, new in (
+        (own / "README.md", "#", "# A"),
+        (own / "nest.toml", 'title = "', 'title = "A '),
+        (own / "nest.toml", 'summary = "', 'summary = "A '),
+        (other / "bindings.json", "{", "{ "),  # the other's tensors
+    ):
+        path.write_text(path.read_text().replace(old, new, 1))
+        assert digest(read_card(own)) == first, path
+    seen = {first}
+    for path, old, new in (
+        (own / "nest.toml", "Layers = 16", "Layers = 8"),
+        (own / "bindings.json", "{", "{ "),
+        (other / "src" / "attention.linnet", "\n", "\n\n"),  # the package it depends on
+        (own / "src" / "lib.linnet", "\n", "\n\n"),
+    ):
+        path.write_text(path.read_text().replace(old, new, 1))
+        seen.add(digest(read_card(own)))
+    assert len(seen) == 5
+
+
+def test_the_records_of_the_zoo_are_of_its_files(models: Path) -> None:
+    for folder in sorted(path.parent for path in models.glob("*/nest.toml")):
+        found = figures(read_card(folder))
+        assert found.get("parameters"), f"note it again: linnet nest check --record {folder}"
+        assert sum(found["bytes_by_dtype"].values()) >= found["parameters"]
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,13 @@ def test_list_and_show_read_any_registry(
     assert "vit-base-patch16-224" in capsys.readouterr().out
 
 
+def test_the_zoo_is_listed_with_what_was_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    row = next(line for line in lines if line.startswith("smollm2-135m-instruct "))
+    assert row.split()[1:5] == ["text-generation", "135M", "269", "MB"]
+
+
 def test_show_checks_a_folder_of_the_zoo(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "qwen3.8-27b"]) == 0
     out = capsys.readouterr().out

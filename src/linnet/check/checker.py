@@ -198,16 +198,11 @@ class Checker:
         if self.reporter.errors:
             return Checked(None, diagnostics)
         self.program.sources = tuple(
-            (module.id, module.source) for owner in self._owners() for module in owner.loaded()
+            (module.id, module.source)
+            for owner in self.package.with_dependencies()
+            for module in owner.loaded()
         )
         return Checked(self.program, diagnostics, self.proven)
-
-    def _owners(self) -> list[Package]:
-        """The package and all that it depends on."""
-        owners = [self.package]
-        for owner in owners:
-            owners += [one for one in owner.dependencies.values() if one not in owners]
-        return owners
 
     def _run(self) -> None:
         from linnet.check.recursion import check_recursion

@@ -90,7 +90,8 @@ def _record(folder: Path, report: Report, online: bool) -> None:
         {"name": s.name, "detail": s.detail, "ok": not s.problems, "skipped": s.skipped}
         for s in report.steps
     ]
-    record_check(card, steps, sizes)
+    counted = next((s.figures for s in report.steps if s.name == "sizes" and s.figures), None)
+    record_check(card, steps, sizes, counted)
 
 
 _TRUE = ("1", "ON", "YES", "TRUE")

@@ -16,8 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from linnet.errors import PackageError
+from linnet.errors import Error, PackageError
 from linnet.nest.card import Card
+from linnet.nest.checks.report import whole_numbers
+from linnet.package import open_package
+from linnet.package.manifest import MANIFEST
 
 FILE = "checked.json"
 VERSION = 1
@@ -28,9 +31,9 @@ _TEXT = 500  # characters of one
 
 @dataclass
 class Checked:
-    """`sizes` are bytes of weight files on their hub. `check` has `linnet`, `digest`, `steps`;
-    each of `parity` has `reference`, `weights`, `entry`, `dtype`, `result`, `tolerance`,
-    `blocks`, `digest`."""
+    """`sizes` are bytes of weight files on their hub. `check` has `linnet`, `digest`, `steps` and,
+    where the program has checked, `parameters` and `bytes_by_dtype`; each of `parity` has
+    `reference`, `weights`, `entry`, `dtype`, `result`, `tolerance`, `blocks`, `digest`."""
 
     sizes: dict[str, int] = field(default_factory=dict)
     check: dict[str, Any] = field(default_factory=dict)
@@ -60,7 +63,11 @@ def read_checked(folder: Path) -> Checked:
     if not isinstance(parity, list):
         raise PackageError(f"{path}: parity: expected a list")
     steps = [_step(path, step) for step in check.get("steps", [])[:_ITEMS]]
-    told = {key: str(check.get(key, ""))[:_TEXT] for key in ("linnet", "digest")}
+    told: dict[str, Any] = {key: str(check.get(key, ""))[:_TEXT] for key in ("linnet", "digest")}
+    if type(count := check.get("parameters")) is int and count >= 0:
+        told["parameters"] = count
+    if isinstance(held := check.get("bytes_by_dtype"), dict):
+        told["bytes_by_dtype"] = whole_numbers(held)
     found = [_parity(path, item) for item in parity[:_ITEMS]]
     return Checked(sizes, {**told, "steps": steps} if steps else {}, found)
 
@@ -91,26 +98,55 @@ def _parity(path: Path, item: Any) -> dict[str, Any]:
 
 
 def digest(card: Card) -> str:
-    """Of all that a check depends on: card, manifest, source, bindings, importer."""
-    found = hashlib.sha256()
+    """Of all that a result depends on: what the card says of the program and its weights; bindings
+    and importer; manifest and source of the package and of those that it depends on. Titles,
+    links and README may change. Raises PackageError for source that cannot be found."""
     weights = card.weights
-    named = [card.folder / "nest.toml", card.folder / "linnet.toml"]
-    named += [path for path in (weights.bindings, weights.importer) if path is not None]
-    sources = sorted(p for p in card.folder.rglob("*.linnet") if p.is_file() and not p.is_symlink())
-    for path in [*named, *sources]:
+    said = {
+        "root": card.root, "entry": card.entry, "generics": card.generics, "check": card.check,
+        "source": os.path.relpath(os.path.realpath(card.source), os.path.realpath(card.folder)),
+        "repo": weights.repo, "revision": weights.revision, "files": weights.files,
+        "package": [weights.package, weights.package_file],
+    }  # fmt: skip
+    found = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    named = [path for path in (weights.bindings, weights.importer) if path is not None]
+    for owner in open_package(card.folder).with_dependencies():
+        named.append(owner.root / MANIFEST)
+        found.update(owner.key.encode())
+        files = (owner.module_file(module) for module in owner.module_paths())
+        named += [file for file in files if file is not None]
+    for path in named:
         if path.is_file():
             found.update(path.name.encode())
             found.update(hashlib.sha256(path.read_bytes()).digest())
     return found.hexdigest()
 
 
-def record_check(card: Card, steps: Sequence[Mapping[str, Any]], sizes: Mapping[str, int]) -> None:
-    """Raises PackageError where the folder cannot be written."""
+def figures(card: Card) -> dict[str, Any]:
+    """`parameters` and `bytes_by_dtype` as they were noted, while they are of these files."""
+    try:
+        check = read_checked(card.folder).check
+        if not check or check["digest"] != digest(card):
+            return {}
+    except (Error, OSError):
+        return {}
+    return {key: check[key] for key in ("parameters", "bytes_by_dtype") if key in check}
+
+
+def record_check(
+    card: Card, steps: Sequence[Mapping[str, Any]], sizes: Mapping[str, int],
+    counted: Mapping[str, int] | None = None,
+) -> None:  # fmt: skip
+    """`counted` are the figures of the step `sizes`. Raises PackageError where the folder cannot be
+    written."""
     from linnet import __version__
 
     known = read_checked(card.folder)
     known.sizes.update(sizes)
     known.check = {"linnet": __version__, "digest": digest(card), "steps": list(steps)}
+    if counted:
+        held = {name: count for name, count in counted.items() if name != "parameters"}
+        known.check |= {"parameters": counted["parameters"], "bytes_by_dtype": held}
     _write(card.folder, known)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from linnet.errors import Error, PackageError
 from linnet.nest.card import has_card, read_card
+from linnet.nest.checked import figures
 from linnet.nest.index import FILE, VERSION, describe, describe_card
 from linnet.nest.zoo import list_models
 
@@ -91,7 +92,7 @@ def _of_cards(source: str, folders: list[Path]) -> Registry:
         except Error as error:
             registry.refused[folder.name] = str(error)
             continue
-        registry.models.append(describe_card(card))
+        registry.models.append({**describe_card(card), **figures(card)})
         registry.folders[card.name] = folder
     return registry
 

@@ -105,9 +105,7 @@ def remember(path: str, package: Package) -> None:
     """Note that a package has just been checked and has no findings."""
     try:
         lines: list[str] = []
-        owners = [package]
-        for owner in owners:
-            owners += [one for one in owner.dependencies.values() if one not in owners]
+        for owner in package.with_dependencies():
             root = os.path.abspath(owner.root)
             if owner.file is None:
                 sources = os.path.abspath(owner.source_root)

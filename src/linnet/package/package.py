@@ -34,6 +34,13 @@ class Package:
     focus: tuple[str, ...] | None = None
     _modules: dict[tuple[str, ...], ModuleFile | None] = field(default_factory=dict, repr=False)
 
+    def with_dependencies(self) -> list[Package]:
+        """This package first, then all that it depends on, the library left out."""
+        owners = [self]
+        for owner in owners:
+            owners += [one for one in owner.dependencies.values() if one not in owners]
+        return owners
+
     def module_id(self, path: Sequence[str]) -> str:
         return ".".join((self.key, *path))
 

@@ -161,6 +161,7 @@ def finish(step: Step) -> None:
             "problems": step.problems,
             "notes": step.notes,
             "skipped": step.skipped,
+            "figures": step.figures,
         }
     )
 

@@ -15,6 +15,7 @@ from linnet.diagnostics.text import render_all
 from linnet.errors import Error, WeightsError
 from linnet.ir.manifest import Parameter, manifest, root_block
 from linnet.ir.program import Program
+from linnet.ir.types import BITS
 from linnet.nest.card import Card, read_card
 from linnet.nest.checks.limits import begin, finish, restrict
 from linnet.nest.checks.report import Step
@@ -78,20 +79,25 @@ def check_sizes(program: Program, card: Card) -> tuple[Step, list[Parameter]]:
     except Error as error:
         step.problems.append(f"nest.toml: [generics]: {error}")
         return step, []
-    held = [p for p in listed if p.kind != "state" and not p.optional]
-    step.detail = f"{len(held)} parameters, {_elements(card, held):,} elements"
+    names = _bindings(card)
+    held = [p for p in listed if p.kind != "state" and (not p.optional or p.path in names)]
+    tensors = {names.get(p.path, p.path): p for p in held}.values()  # a tied one once
+    elements = sum(p.count for p in tensors)
+    step.detail = f"{len(held)} parameters, {elements:,} elements"
+    step.figures["parameters"] = elements
+    for p in tensors:
+        step.figures[p.dtype] = step.figures.get(p.dtype, 0) + p.count * BITS[p.dtype] // 8
     return step, listed
 
 
-def _elements(card: Card, held: list[Parameter]) -> int:
-    """A tied tensor counts once, as far as the bindings can be read."""
+def _bindings(card: Card) -> dict[str, str]:
+    """As far as they can be read: the next step says what is wrong with them."""
     from linnet.weights.bindings import read_bindings
 
     try:
-        names = read_bindings(card.weights.bindings)
+        return read_bindings(card.weights.bindings)
     except Error:
-        names = {}
-    return sum({names.get(p.path, p.path): p.count for p in held}.values())
+        return {}
 
 
 def check_tensors(card: Card, listed: list[Parameter], given: list[str]) -> Step:

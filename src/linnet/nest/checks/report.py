@@ -11,16 +11,24 @@ _TEXT = 4000  # characters of one message; a package must not flood a terminal
 _PROBLEMS = 40
 
 
+def whole_numbers(found: Mapping[Any, Any]) -> dict[str, int]:
+    """What of a mapping is a name of reasonable length with a whole number."""
+    items = list(found.items())[:_PROBLEMS]
+    return {str(k)[:80]: v for k, v in items if type(v) is int and 0 <= v < 1 << 63}
+
+
 @dataclass
 class Step:
     """One check. `problems` are errors; `notes` are worth saying and fail nothing. A step that
-    was `skipped` says why in its detail."""
+    was `skipped` says why in its detail. `figures` are bytes of the model's weights by dtype and,
+    under `parameters`, how many elements they have."""
 
     name: str
     detail: str = ""
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     skipped: bool = False
+    figures: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> Step:
@@ -33,12 +41,14 @@ class Step:
                 kept.append(f"and {len(items) - _PROBLEMS} more")
             return kept
 
+        figures = record.get("figures")
         return cls(
             str(record.get("step", "?"))[:80],
             str(record.get("detail", ""))[:_TEXT],
             texts(record.get("problems")),
             texts(record.get("notes")),
             bool(record.get("skipped")),
+            whole_numbers(figures) if isinstance(figures, dict) else {},
         )
 
 
