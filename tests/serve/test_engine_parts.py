@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from linnet.serve.answer import Answer
 from linnet.serve.pace import LONGEST, Pace
+from linnet.serve.request import Request
 from linnet.serve.rows import sizes_up_to
 from linnet.serve.sampling import Draw, draw
 from linnet.serve.turns import generation_prompts, stable_length, stable_prefix
@@ -188,3 +190,16 @@ def test_what_is_given_to_a_chunk_that_can_be_left():
         pace.left(0.004, 0.0045)
     assert pace.slice(0.004) == pytest.approx(0.0035, rel=1e-3)
     assert pace.slice(0.0001) == 0.0
+
+
+def test_answers_of_one_request_share_what_they_only_read():
+    """Else a request of many answers would take many times what its body did."""
+    request = Request(
+        list(range(200)), Sampling(repetition_penalty=1.2, seed=1), n=3,
+        logit_bias=dict.fromkeys(range(200), 1.0),
+    )  # fmt: skip
+    answers = [Answer(request, i, None, frozenset(), 300, None) for i in range(3)]
+    assert len({id(a.state.prompt) for a in answers}) == 1
+    assert len({id(a.draw().bias) for a in answers}) == 1
+    assert len({a.state.random.integers(1 << 60) for a in answers}) == 3
+    assert answers[0].state.prompt == frozenset(range(200))

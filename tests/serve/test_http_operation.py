@@ -147,6 +147,14 @@ def test_one_requests_failure_is_its_own() -> None:
         assert faults == ["BackendError"] * 2 + ["RuntimeError"] * 2
 
 
+def test_a_fault_outside_of_requests_has_the_same_form(quick: ScriptedEngine) -> None:
+    with served(quick) as server:
+        server.service.metrics.text = lambda: 1 // 0  # type: ignore[method-assign,assignment]
+        status, found, _ = server.ask("/metrics")
+        assert status == 500 and found["error"]["type"] == "server_error"
+        assert server.ask("/v1/chat/completions", BODY)[0] == 200
+
+
 # Clients that go away
 
 

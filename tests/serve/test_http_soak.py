@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 from http_fakes import NAME, Served, qwen_text, served, until
 from serve_models import hybrid
+from test_engine_slices import Torn
 
+from linnet.native.compiler import why_not
 from linnet.serve import Engine
+from linnet.serve.pace import Pace
 
 PROMPTS = [f"Number {i}: " + "tell me more. " * (i % 7) for i in range(24)]
 
@@ -85,11 +88,14 @@ def one(server: Served, seed: int, alone: dict[str, list[str]], seen: dict[str, 
         connection.close()
 
 
-def soak(requests: int, at_once: int) -> dict[str, int]:
+def soak(
+    requests: int, at_once: int, backend: str = "torch", pace: Pace | None = None
+) -> dict[str, int]:
     seen = dict.fromkeys(("nonsense", "left", "refused", "served"), 0)
     faults: list[BaseException] = []
     with Engine(
-        hybrid(256), qwen_text(), rows=4, snapshot_bytes=4 << 20, max_waiting=10
+        hybrid(256, backend=backend), qwen_text(), rows=4, snapshot_bytes=4 << 20, max_waiting=10,
+        pace=pace,
     ) as engine, served(engine) as server:  # fmt: skip
         alone: dict[str, list[str]] = {}
         for prompt in PROMPTS:
@@ -139,3 +145,13 @@ def test_a_short_soak() -> None:
 def test_a_soak_of_a_thousand() -> None:
     seen = soak(requests=1000, at_once=24)
     assert min(seen.values()) > 5, seen
+
+
+@pytest.mark.fuzz
+@pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+@pytest.mark.parametrize("seed", range(3))
+def test_a_thousand_with_chunks_left_half_way(seed: int) -> None:
+    """Clients go while a chunk of theirs, or of another's, waits half-way."""
+    pace = Torn(64, seed, (0.0, 5e-5, 1e-3)[seed])
+    seen = soak(requests=1000, at_once=24, backend="native", pace=pace)
+    assert min(seen.values()) > 5 and pace.times > 100, seen

@@ -50,7 +50,7 @@ class Answer:
         self._told = 0
         self._logprobs: list[TokenLogprob] = []
         self._wants = request.logprobs
-        self._bias = _bias(request)
+        self._bias = request.bias
         self.state = _stream(request, index)
         if self._most == 0:
             self.reason = "length"
@@ -118,16 +118,8 @@ def _stream(request: Request, index: int) -> SamplingState:
     """The random stream of a choice: the first is that of `linnet.text`; each further one
     follows from the seed and its number alone, whoever else is served."""
     sampling: Sampling = request.sampling
-    prompt = request.prompt if sampling.repetition_penalty != 1 else ()
-    state = SamplingState.start(sampling, prompt)
+    state = SamplingState(sampling, request.known)
     if index and sampling.seed is not None:
         seeds = np.random.SeedSequence(sampling.seed, spawn_key=(index,))
         state.random = np.random.Generator(np.random.PCG64(seeds))
     return state
-
-
-def _bias(request: Request) -> tuple[np.ndarray, np.ndarray] | None:
-    if not request.logit_bias:
-        return None
-    ids = np.fromiter(request.logit_bias.keys(), dtype=np.int64)
-    return ids, np.fromiter(request.logit_bias.values(), dtype=np.float32)

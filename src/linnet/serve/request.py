@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from linnet.errors import InputError
 from linnet.text.sampling import Sampling
@@ -117,6 +120,21 @@ class Request:
                 )
         if self.timeout is not None and not (_number(self.timeout) and self.timeout > 0):
             raise InputError(f"timeout is {self.timeout!r}; expected seconds above 0")
+
+    # What all answers of a request share: one of many answers must not take the memory of many.
+
+    @cached_property
+    def known(self) -> frozenset[int]:
+        """The tokens of the prompt that a penalty for repeating knows of."""
+        return frozenset(self.prompt if self.sampling.repetition_penalty != 1 else ())
+
+    @cached_property
+    def bias(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """`logit_bias` as ids `[n] i64` and what is added `[n] f32`."""
+        if not self.logit_bias:
+            return None
+        ids = np.fromiter(self.logit_bias.keys(), dtype=np.int64)
+        return ids, np.fromiter(self.logit_bias.values(), dtype=np.float32)
 
 
 def _whole(value: object) -> bool:

@@ -94,6 +94,7 @@ def application(
         ApiError: _on_error,
         HTTPException: _on_http,
         ClientDisconnect: _on_gone,
+        Exception: _on_error,
     }
     return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
 
