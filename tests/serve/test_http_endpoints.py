@@ -239,7 +239,7 @@ class FakeEncoder:
     context = 64
     text = qwen_text()
 
-    def embed(self, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
+    def embed(self, inputs: Sequence[Sequence[int]], gone: Any = None) -> list[list[float]]:
         return [[float(len(ids)), float(ids[0]), 3.0, 4.0] for ids in inputs]
 
 

@@ -163,3 +163,27 @@ def test_many_connections_that_say_nothing(server: Served) -> None:
     finally:
         for s in held:
             s.close()
+
+
+def test_large_bodies_come_in_a_few_at_a_time(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that do not end hold back other large ones for a while, and small ones not at all."""
+    monkeypatch.setattr(exchange, "_SLOW", 2.0)
+    head = PATH + b"content-length: 300000\r\n\r\n"
+    held = []
+    try:
+        for _ in range(exchange.LARGE_AT_ONCE):
+            s = socket.create_connection(("127.0.0.1", server.server.port), timeout=20)
+            s.sendall(head + b"x" * 100_000)
+            held.append(s)
+        time.sleep(0.3)
+        start = time.monotonic()
+        assert server.ask("/v1/chat/completions", BODY)[0] == 200
+        assert time.monotonic() - start < 1.0
+        large = {**BODY, "user": "y" * 100_000}
+        assert server.ask("/v1/chat/completions", large)[0] in (200, 408)
+        until(lambda: server.ask("/v1/chat/completions", large)[0] == 200)
+    finally:
+        for s in held:
+            s.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import hmac
@@ -21,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from linnet.serve.http import chat, completions, embeddings, metrics, page, responses, tokens
 from linnet.serve.http.errors import ApiError, api_error
+from linnet.serve.http.exchange import LARGE_AT_ONCE
 from linnet.serve.http.logs import Log, note
 from linnet.serve.http.service import Service, identity
 
@@ -96,7 +98,9 @@ def application(
         ClientDisconnect: _on_gone,
         Exception: _on_error,
     }
-    return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
+    app = Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
+    app.state.large = asyncio.Semaphore(LARGE_AT_ONCE)
+    return app
 
 
 def _health(service: Service) -> Response:

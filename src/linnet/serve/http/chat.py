@@ -55,14 +55,13 @@ class ChatCall:
 
 
 async def chat_completions(service: Service, http: HttpRequest) -> Response:
-    body = await read_json(http, service.limits.body)
-    engine, _ = service.decoder()
-
-    async def work() -> tuple[ChatCall, Run]:
+    async def work(body: Any) -> tuple[ChatCall, Run]:
+        engine, _ = service.decoder()
         call = await service.in_thread(lambda: read_chat(service, body))
         return call, await Run(service, engine, [call.request], http).__aenter__()
 
-    call, run = await while_listening(http, work())
+    # Nothing holds the body while the request waits and runs: it may be large.
+    call, run = await while_listening(http, work(await read_json(http, service.limits.body)))
     head = {
         "id": identity("chatcmpl-"),
         "created": int(time.time()),

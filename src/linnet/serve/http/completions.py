@@ -55,14 +55,13 @@ class TextCall:
 
 
 async def completions(service: Service, http: HttpRequest) -> Response:
-    body = await read_json(http, service.limits.body)
-    engine, _ = service.decoder()
-
-    async def work() -> tuple[TextCall, Run]:
+    async def work(body: Any) -> tuple[TextCall, Run]:
+        engine, _ = service.decoder()
         call = await service.in_thread(lambda: read_completion(service, body))
         return call, await Run(service, engine, call.requests, http).__aenter__()
 
-    call, run = await while_listening(http, work())
+    # Nothing holds the body while the request waits and runs: it may be large.
+    call, run = await while_listening(http, work(await read_json(http, service.limits.body)))
     head = {
         "id": identity("cmpl-"),
         "object": "text_completion",

@@ -41,14 +41,13 @@ class ResponseCall:
 
 
 async def responses(service: Service, http: HttpRequest) -> Response:
-    body = await read_json(http, service.limits.body)
-    engine, _ = service.decoder()
-
-    async def work() -> tuple[ResponseCall, Run]:
+    async def work(body: Any) -> tuple[ResponseCall, Run]:
+        engine, _ = service.decoder()
         call = await service.in_thread(lambda: read_response(service, body))
         return call, await Run(service, engine, [call.chat.request], http).__aenter__()
 
-    call, run = await while_listening(http, work())
+    # Nothing holds the body while the request waits and runs: it may be large.
+    call, run = await while_listening(http, work(await read_json(http, service.limits.body)))
     head = {
         "id": identity("resp_"),
         "object": "response",
