@@ -131,6 +131,17 @@ def test_sources_that_change_while_they_are_compiled(
     assert library.seven() == 7 and library.team_create
 
 
+def test_what_a_killed_process_left_is_removed(few: Path) -> None:
+    folder = compiler.build([TEXT]).parent
+    old, new = folder / "build-old", folder / "build-new"
+    for made in (old, new):
+        made.mkdir()
+        (made / "part0.c").write_text("")
+    os.utime(old, (1e9, 1e9))
+    compiler.prune(folder)
+    assert not old.exists() and new.exists()
+
+
 def test_a_library_that_cannot_be_loaded_is_made_anew(few: Path) -> None:
     first = compiler.build([TEXT])
     for kept in first.parent.iterdir():

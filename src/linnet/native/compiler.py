@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -24,6 +25,7 @@ from linnet.errors import BackendError
 
 SOURCES = Path(__file__).parent / "c"
 CACHE_BYTES = 500_000_000
+STALE = 3600.0  # seconds after which nobody builds in a folder any more
 KERNELS = (
     "team.c",
     "slice.c",
@@ -239,7 +241,8 @@ def _removed(process: int, folder: Path) -> None:
 
 
 def prune(folder: Path, most: int = CACHE_BYTES) -> None:
-    """Remove what was used longest ago until the folder holds at most `most` bytes."""
+    """Remove what was used longest ago until the folder holds at most `most` bytes, and what a
+    process that was killed had begun."""
     found = []
     for path in folder.iterdir():
         try:
@@ -248,6 +251,8 @@ def prune(folder: Path, most: int = CACHE_BYTES) -> None:
             continue
         if path.is_file():
             found.append((status.st_mtime, status.st_size, path))
+        elif path.name.startswith("build-") and time.time() - status.st_mtime > STALE:
+            shutil.rmtree(path, ignore_errors=True)
     total = sum(size for _, size, _ in found)
     for _, size, path in sorted(found)[:-1]:
         if total <= most:

@@ -65,6 +65,7 @@ class Server:
         self._server = _Uvicorn(config, self._stop)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._begun: asyncio.Task[None] | None = None
+        self._loading: threading.Thread | None = None
 
     def run(self) -> None:
         """Serves until a signal ends it. Raises what made loading fail."""
@@ -80,6 +81,12 @@ class Server:
         if self.error is not None:
             raise self.error
 
+    @property
+    def loading(self) -> bool:
+        """Whether the thread that loads the model is at it still, though the server may have
+        ended: it cannot be stopped."""
+        return self._loading is not None and self._loading.is_alive()
+
     def stop(self) -> None:
         """As a signal does. From any thread."""
         if self._loop is not None:
@@ -88,8 +95,8 @@ class Server:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        loading = threading.Thread(target=self._open, name="linnet loading", daemon=True)
-        loading.start()
+        self._loading = threading.Thread(target=self._open, name="linnet loading", daemon=True)
+        self._loading.start()
         self._log.event("listening", url=self.url)
         with contextlib.suppress(asyncio.CancelledError):
             await self._server.serve([self._socket])
