@@ -154,4 +154,4 @@ def test_a_thousand_with_chunks_left_half_way(seed: int) -> None:
     """Clients go while a chunk of theirs, or of another's, waits half-way."""
     pace = Torn(64, seed, (0.0, 5e-5, 1e-3)[seed])
     seen = soak(requests=1000, at_once=24, backend="native", pace=pace)
-    assert min(seen.values()) > 5 and pace.times > 100, seen
+    assert min(seen.values()) > 5 and pace.times > 20, seen

@@ -114,7 +114,10 @@ class NativeModule:
             if library is not None:
                 raise
             self.path = compiler.build(code.parts, self.threads, anew=True)
-            self.library = ctypes.CDLL(str(self.path))
+            try:
+                self.library = ctypes.CDLL(str(self.path))
+            except OSError as error:
+                raise BackendError(f"what was compiled cannot be loaded: {error}") from None
         self.library.team_create.restype = ctypes.c_void_p
         self.library.team_create.argtypes = [ctypes.c_int]
         self.library.team_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
