@@ -98,6 +98,7 @@ def load_model(args: argparse.Namespace) -> Loaded:
 
     model = linnet.load(
         str(target.path),
+        program=program,
         root=target.root,
         weights="random" if random else weights,
         generics=generics,

@@ -39,6 +39,7 @@ StrPath = str | PathLike[str]
 def load(
     model: StrPath,
     *,
+    program: Program | None = None,
     root: str | None = None,
     weights: StrPath | Sequence[StrPath] | None = None,
     bindings: StrPath | Mapping[str, str] | None = None,
@@ -56,7 +57,8 @@ def load(
     """Check a model, bind it to its generics and weights, and make its entries callable.
 
     `model` is a zoo name, a folder with a card or a package, a `.linnet` file, or a folder that
-    `linnet quantize` wrote, which names its model. `weights`
+    `linnet quantize` wrote, which names its model. `program` is its checked program, where the
+    caller has it already (`linnet.check`). `weights`
     is a folder, a file, a list of files, or "random" (with `seed`); default: what the card
     names. `bindings` maps parameter paths to tensor names; default: the card's, else the
     paths themselves. `generics` override the card's. `numerics` is "exact", "equivalent" or
@@ -80,7 +82,8 @@ def load(
     if cache is not None:
         _cacheable(cache, numerics, trainable)
     folder = described(Path(model))
-    path, card, program = _open(folder.model if folder else model)
+    path, card = _open(folder.model if folder else model)
+    program = program or check_path(path)
     bound_generics: dict[str, Any] = dict(card.generics) if card else {}
     if folder is not None:
         bound_generics.update(folder.generics)
@@ -115,13 +118,13 @@ def _device(device: str | torch.device) -> torch.device:
     return place
 
 
-def _open(model: StrPath) -> tuple[Path, Card | None, Program]:
+def _open(model: StrPath) -> tuple[Path, Card | None]:
     from linnet.nest.card import has_card, read_card
     from linnet.nest.zoo import find_model
 
     path = find_model(model if isinstance(model, str) else Path(model))
     card = read_card(path) if path.is_dir() and has_card(path) else None
-    return path, card, check_path(path)
+    return path, card
 
 
 def _root(program: Program, name: str | None) -> str:

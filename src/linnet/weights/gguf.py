@@ -19,6 +19,7 @@ from linnet.weights.mapped import MappedFile
 from linnet.weights.packed import BLOCKS, Packed
 from linnet.weights.room import room
 from linnet.weights.tensor_info import TensorInfo
+from linnet.weights.threads import each
 
 if TYPE_CHECKING:
     import numpy as np
@@ -115,7 +116,9 @@ class GgufFile:
         # Whole heads at a time where rows move within a head.
         unit = rows // heads if heads else 1
         step = rows if columns == 1 else max(1, CHUNK // (columns * unit)) * unit
-        for start in range(0, rows, step):
+        target = out
+
+        def fill(start: int) -> None:
             stop = min(start + step, rows)
             raw = self._file.view(
                 stored.start + stored.nbytes * start // rows,
@@ -124,7 +127,9 @@ class GgufFile:
             part = self._unpack(raw, stored).reshape(stop - start, columns)
             if heads:
                 part = _halves(part, unit)
-            out[start * size : stop * size] = packed(part, dtype)
+            target[start * size : stop * size] = packed(part, dtype)
+
+        each(fill, range(0, rows, step))
         self._file.release(stored.start, stored.start + stored.nbytes)
         return out
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from linnet.errors import WeightsError
 from linnet.weights.dtypes import SIZES, floats
 from linnet.weights.packed import BITS, Packed, group_of, quantize_rows, sizes, unpack_rows
+from linnet.weights.threads import each as each_of
+from linnet.weights.threads import threads as threads
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     Rows = Callable[[int, int], np.ndarray[Any, Any]]
 
 STEP = 1 << 20  # elements that are dense at a time
-
-
-def threads() -> int:
-    """`$LINNET_THREADS`, else `$OMP_NUM_THREADS`, else the processors of this process; at most 8,
-    since each holds a part of its own."""
-    for name in ("LINNET_THREADS", "OMP_NUM_THREADS"):
-        text = os.environ.get(name, "")
-        if text.isdecimal() and int(text) > 0:
-            return min(int(text), 8)
-    return min(8, os.cpu_count() or 1)
 
 
 def quantize_values(rows: Rows, shape: tuple[int, ...], kind: str) -> Packed:
@@ -53,14 +43,7 @@ def quantize_values(rows: Rows, shape: tuple[int, ...], kind: str) -> Packed:
             raise WeightsError(f"row {bad} holds a value that is not finite")
         data[start:stop], scale[start:stop] = quantize_rows(values, kind)
 
-    starts = range(0, count, step)
-    if len(starts) < 2 or threads() < 2:
-        for start in starts:
-            pack(start)
-    else:  # numpy lets other threads run while it computes
-        with ThreadPoolExecutor(threads()) as pool:
-            for _ in pool.map(pack, starts):  # the first error in the order of the rows
-                pass
+    each_of(pack, range(0, count, step))
     return Packed(kind, shape, group, data.data.cast("B"), scale.data.cast("B"))
 
 
