@@ -40,10 +40,11 @@ void k_linear(ctx *c, int hazard, const weight *w, int type, const void *x, long
     const void **rows = (const void **)own;
     long *dest = (long *)(own + ROW_BLOCK * 8);
     // A block of weights is to stay in the second-level cache.
-    long piece = LEAST(out / (8 * c->threads) + 1, MOST(16, BLOCK_BYTES / (in * bytes)));
-    piece = LEAST((piece + TILE_OUTS - 1) / TILE_OUTS * TILE_OUTS, OUT_BLOCK);
+    const long size = row_bytes(w, type, in), step = many_step(w, in);
+    long piece = LEAST(out / (8 * c->threads) + 1, MOST(16, BLOCK_BYTES / size));
+    piece = LEAST((piece + step - 1) / step * step, OUT_BLOCK);
     const long out_blocks = (out + piece - 1) / piece, row_blocks = (n + ROW_BLOCK - 1) / ROW_BLOCK;
-    const long total = out_blocks * row_blocks, size = w->kind == DENSE ? in * bytes : 0;
+    const long total = out_blocks * row_blocks;
     block b = {.w = w, .type = type, .ytype = ytype, .in = in, .ldy = ldy, .x = rows, .dest = dest, .bias = bias,
                .y = y, .memory = own + (ROW_BLOCK * 16 + 511) / 64 * 64};
     work share = {0};

@@ -13,6 +13,13 @@ size_t many_bytes(const weight *w, long in) {
     return w->kind == DENSE ? 0 : OUT_BLOCK * unpacked_bytes(in);
 }
 
+long many_step(const weight *w, long in) {
+#ifdef HAVE_VNNI
+    if (w->kind != DENSE && wide_of(w, in)) return WIDE_OUTS;
+#endif
+    return TILE_OUTS;
+}
+
 // As the body: the product is rounded, then the offset is added and rounded.
 static void offset(const block *b, long o, int outs, float *value) {
     for (int j = 0; j < outs; j++) {

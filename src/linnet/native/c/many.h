@@ -17,6 +17,7 @@ typedef struct block {
 } block;
 
 size_t many_bytes(const weight *w, long in);
+long many_step(const weight *w, long in); // outputs that are made together
 // Outputs [lo, hi) from weight rows base + [lo, hi), at most OUT_BLOCK of them.
 void many_rows(block *b, long base, long lo, long hi);
 #define OUT_BLOCK 64

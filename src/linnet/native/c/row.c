@@ -164,11 +164,15 @@ static long tiles_of(const ctx *c, long total, long bytes) {
     return MOST(1, MOST(each, LEAST(least, total / c->threads)));
 }
 
-static long row_bytes(const weight *w, int type, long in) {
+long row_bytes(const weight *w, int type, long in) {
     switch (w->kind) {
     case DENSE: return in * (type == T_F32 ? 4 : 2);
-    case INT8: case Q8_0: return in;
-    case Q6_K: return in * 3 / 4;
+    case INT8: return in;
+    case Q4_0: return in / 32 * 18;
+    case Q4_1: return in / 32 * 20;
+    case Q8_0: return in / 32 * 34;
+    case Q4_K: return in / 256 * 144;
+    case Q6_K: return in / 256 * 210;
     }
     return in / 2;
 }

@@ -3,6 +3,7 @@
 // a lane is one multiplication for sixteen outputs.
 #include "wide.h"
 #include "dot.h"
+#include "row.h"
 #include "values.h"
 
 #ifdef HAVE_VNNI
@@ -21,14 +22,13 @@ typedef struct panel {
     int32_t *offset; // multiples of the scale
 } panel;
 
-static long row_bytes(const weight *w, long in) { return w->kind == INT8 ? in : in / 2; }
 static size_t panel_bytes(const weight *w, long in) {
-    return LANES * (row_bytes(w, in) + 8 * (in / w->group));
+    return LANES * (row_bytes(w, 0, in) + 8 * (in / w->group));
 }
 size_t wide_bytes(const weight *w, long in) { return WIDE_OUTS / LANES * panel_bytes(w, in); }
 
 static panel panel_at(char *memory, const weight *w, long in) {
-    char *scale = memory + LANES * row_bytes(w, in);
+    char *scale = memory + LANES * row_bytes(w, 0, in);
     return (panel){(uint8_t *)memory, (float *)scale, (int32_t *)(scale + LANES * 4 * (in / w->group))};
 }
 
@@ -63,7 +63,7 @@ INLINE void turn(__m512i *v) {
 
 // Rows of the weight from `row`; past `outs` the last one stands again, and is not used.
 static void fill(panel *to, const weight *w, long row, int outs, long in) {
-    const long groups = in / w->group, size = row_bytes(w, in);
+    const long groups = in / w->group, size = row_bytes(w, 0, in);
     const __m512i flip = _mm512_set1_epi8(w->kind == INT8 ? (char)0x80 : 0);
     __m512i v[16];
     const uint8_t *data = (const uint8_t *)w->data + row * size;
