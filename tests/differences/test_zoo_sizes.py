@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 import linnet
+from differences.noise import noise
 from linnet.native import compiler
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
+FLOOR = 2e-3  # of the largest number; sums over a hundred terms in f32 are far below
 Calls = list[tuple[str, tuple[Any, ...], dict[str, Any]]]
 
 
@@ -185,37 +187,59 @@ def gap(a: Tensor, b: Tensor) -> float:
     return float((x - y).abs().max() / y.abs().max().clamp_min(0.1))
 
 
+Outcome = tuple[list[Tensor], dict[str, Tensor]]
+
+
+def outcomes(model: Any, calls: Calls) -> list[Outcome]:
+    """What each call gave, and the states behind it."""
+    found = []
+    for call, args, keywords in calls:
+        results = flat(getattr(model, call)(*args, **keywords))
+        found.append((results, {path: kept.clone() for path, kept in model.state.items()}))
+    return found
+
+
+def gaps(mine: list[Outcome], reference: list[Outcome]) -> list[dict[str, float]]:
+    return [
+        {
+            **{f"result {i}": gap(x, y) for i, (x, y) in enumerate(zip(a, b, strict=True))},
+            **{path: gap(state[path], kept) for path, kept in states.items()},
+        }
+        for (a, state), (b, states) in zip(mine, reference, strict=True)
+    ]
+
+
 def check(name: str, seed: int) -> None:
     draw = Random(f"{name} {seed}")
     choose, ask = FAMILIES[name]
     generics = choose(draw)
     calls = ask(draw, generics)
     weights = draw.randrange(1 << 20)
-    backends: list[dict[str, Any]] = [{"numerics": "exact"}, {"backend": "torch"}]
-    if compiler.why_not() is None:
-        backends.append({"backend": "native"})
-    made = []
-    for options in backends:
+
+    def loaded(**options: Any) -> Any:
         torch.manual_seed(weights)
-        made.append(
-            linnet.load(
-                MODELS / name, weights="random", generics={**generics, "T": "f32"}, **options
-            )
+        return linnet.load(
+            MODELS / name, weights="random", generics={**generics, "T": "f32"}, **options
         )
-    exact, *others = made
-    for other in others:
-        other.load_state_dict(dict(exact.state_dict()))
-    for call, args, keywords in calls:
-        expected = flat(getattr(exact, call)(*args, **keywords))
-        for other, options in zip(others, backends[1:], strict=True):
-            found = flat(getattr(other, call)(*args, **keywords))
-            for a, b in zip(found, expected, strict=True):
-                assert gap(a, b) < 2e-3, (generics, call, options, gap(a, b))
-            for path, kept in exact.state.items():
-                far = gap(other.state[path], kept)
-                assert far < 2e-3, (generics, call, options, path, far)
-    if len(others) == 2:
-        assert others[1].native.module is not None
+
+    exact = loaded(numerics="exact")
+    known = dict(exact.state_dict())
+    reference = outcomes(exact, calls)
+    spread: list[dict[str, float]] = []  # what rounding alone does to the reference
+    for backend in ("torch", "native") if compiler.why_not() is None else ("torch",):
+        model = loaded(backend=backend)
+        model.load_state_dict(known)
+        for at, found in enumerate(gaps(outcomes(model, calls), reference)):
+            for what, far in found.items():
+                if far >= FLOOR and not spread:
+                    for shake in range(3):
+                        again = loaded(numerics="exact")
+                        again.load_state_dict(known)
+                        with noise(shake):
+                            spread += gaps(outcomes(again, calls), reference)
+                noisy = max((s[what] for s in spread[at :: len(calls)]), default=0.0)
+                assert far < FLOOR + 10 * noisy, (generics, calls[at][0], backend, what, far, noisy)
+        assert backend == "torch" or model.native.module is not None
 
 
 @pytest.mark.parametrize("name", ["gpt2", "all-minilm-l6-v2", "vit-base-patch16-224"])
