@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -43,9 +44,11 @@ def built(kind: str, folder: Path) -> list[str]:
 
 
 def run(command: list[str], times: int) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     done = subprocess.run(
-        [*command, str(times)], capture_output=True, text=True, check=False, timeout=170
-    )
+        [*command, str(times)], capture_output=True, text=True, check=False, timeout=170,
+        env=environment,
+    )  # fmt: skip
     if "unexpected memory mapping" in done.stderr:
         pytest.skip("the thread sanitizer does not run here")
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
