@@ -61,25 +61,35 @@ INLINE void turn(__m512i *v) {
     for (int i = 0; i < 16; i++) v[i] = t[i];
 }
 
+// 64 bytes from i of each row, or the last 32 (`words` of four bytes).
+INLINE void turn_bytes(uint8_t *to, const uint8_t *data, const int kind, const int words, int outs, long size, long i) {
+    __m512i v[16];
+#pragma GCC unroll 16
+    for (int o = 0; o < 16; o++) {
+        const uint8_t *at = data + (outs == 16 ? o : LEAST(o, outs - 1)) * size + i;
+        v[o] = words == 16 ? _mm512_loadu_si512(at) : _mm512_maskz_loadu_epi32(0xff, at);
+        if (kind == INT8) v[o] = _mm512_xor_si512(v[o], _mm512_set1_epi8((char)0x80));
+    }
+    turn(v);
+#pragma GCC unroll 16
+    for (int j = 0; j < words; j++) _mm512_storeu_si512(to + i * LANES + 64 * j, v[j]);
+}
+
+INLINE void fill_bytes(uint8_t *to, const uint8_t *data, const int kind, int outs, long size) {
+    long i = 0;
+    if (outs == 16)
+        for (; i + 64 <= size; i += 64) turn_bytes(to, data, kind, 16, 16, size, i);
+    for (; i + 64 <= size; i += 64) turn_bytes(to, data, kind, 16, outs, size, i);
+    if (i < size) turn_bytes(to, data, kind, 8, outs, size, i);
+}
+
 // Rows of the weight from `row`; past `outs` the last one stands again, and is not used.
 static void fill(panel *to, const weight *w, long row, int outs, long in) {
     const long groups = in / w->group, size = row_bytes(w, 0, in);
-    const __m512i flip = _mm512_set1_epi8(w->kind == INT8 ? (char)0x80 : 0);
-    __m512i v[16];
     const uint8_t *data = (const uint8_t *)w->data + row * size;
-    for (long i = 0; i < size; i += 64) {
-        const __mmask16 m = (__mmask16)(size - i >= 64 ? 0xffff : 0xff); // rows are halves of 64 bytes
-#pragma GCC unroll 16
-        for (int o = 0; o < 16; o++)
-            v[o] = _mm512_xor_si512(_mm512_maskz_loadu_epi32(m, data + LEAST(o, outs - 1) * size + i), flip);
-        turn(v);
-        uint8_t *p = to->bytes + i * LANES;
-#pragma GCC unroll 8
-        for (int j = 0; j < 8; j++) _mm512_storeu_si512(p + 64 * j, v[j]);
-        if (size - i >= 64)
-#pragma GCC unroll 8
-            for (int j = 8; j < 16; j++) _mm512_storeu_si512(p + 64 * j, v[j]);
-    }
+    if (w->kind == INT8) fill_bytes(to->bytes, data, INT8, outs, size);
+    else fill_bytes(to->bytes, data, INT4, outs, size);
+    __m512i v[16];
     const float *scale = (const float *)w->scale + row * groups;
     const uint8_t *zero = w->kind == INT4 && w->zero ? (const uint8_t *)w->zero + row * groups : NULL;
     for (long g = 0; g < groups; g += 16) {
@@ -97,19 +107,25 @@ static void fill(panel *to, const weight *w, long row, int outs, long in) {
     }
 }
 
+INLINE void fetch(block *b, long bytes) {
+    const char *end = LEAST(b->ahead + bytes, b->ahead_end);
+    for (; b->ahead < end; b->ahead += 64) _mm_prefetch(b->ahead, _MM_HINT_T1);
+}
+
 INLINE void tile(const int kind, const int rows, const packed_row *x, const panel *w, long in, long group,
-                 float *y) {
+                 float *y, block *b, long each) {
     const long groups = in / group, half = group / 2;
     const __m512i low = _mm512_set1_epi8(15);
     __m512 acc[4][WIDE_ROWS][2];
     const int8_t *q[WIDE_ROWS];
-    for (int k = 0; k < 4; k++)
+    for (long k = groups; k < 4; k++)
         for (int r = 0; r < rows; r++) acc[k][r][0] = acc[k][r][1] = _mm512_setzero_ps();
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++) q[r] = x[r].q;
     const uint8_t *p0 = w[0].bytes, *p1 = w[1].bytes;
     for (long g = 0; g < groups; g++) {
         __m512i d[WIDE_ROWS][2];
+        fetch(b, each);
         const __m512i z0 = _mm512_loadu_si512(w[0].offset + g * LANES), z1 = _mm512_loadu_si512(w[1].offset + g * LANES);
 #pragma GCC unroll 6
         for (int r = 0; r < rows; r++) {
@@ -145,9 +161,10 @@ INLINE void tile(const int kind, const int rows, const packed_row *x, const pane
 #pragma GCC unroll 6
         for (int r = 0; r < rows; r++) {
             const __m512 factor = _mm512_set1_ps(x[r].factor[g]);
-            __m512 *to = acc[g & 3][r];
-            to[0] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[r][0]), _mm512_mul_ps(s0, factor), to[0]);
-            to[1] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[r][1]), _mm512_mul_ps(s1, factor), to[1]);
+            __m512 *to = acc[g & 3][r], a0 = _mm512_setzero_ps(), a1 = a0;
+            if (g >= 4) a0 = to[0], a1 = to[1];
+            to[0] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[r][0]), _mm512_mul_ps(s0, factor), a0);
+            to[1] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[r][1]), _mm512_mul_ps(s1, factor), a1);
         }
     }
     for (int r = 0; r < rows; r++)
@@ -157,16 +174,17 @@ INLINE void tile(const int kind, const int rows, const packed_row *x, const pane
                                            _mm512_add_ps(acc[1][r][k], acc[3][r][k])));
 }
 
-#define TILES(name, kind)                                                                                 \
-    static void name(int rows, const packed_row *x, const panel *w, long in, long group, float *y) {      \
-        switch (rows) {                                                                                   \
-        case 1: tile(kind, 1, x, w, in, group, y); break;                                                 \
-        case 2: tile(kind, 2, x, w, in, group, y); break;                                                 \
-        case 3: tile(kind, 3, x, w, in, group, y); break;                                                 \
-        case 4: tile(kind, 4, x, w, in, group, y); break;                                                 \
-        case 5: tile(kind, 5, x, w, in, group, y); break;                                                 \
-        default: tile(kind, 6, x, w, in, group, y);                                                       \
-        }                                                                                                 \
+#define TILES(name, kind)                                                                          \
+    static void name(int rows, const packed_row *x, const panel *w, long in, long group, float *y, \
+                     block *b, long each) {                                                        \
+        switch (rows) {                                                                            \
+        case 1: tile(kind, 1, x, w, in, group, y, b, each); break;                                 \
+        case 2: tile(kind, 2, x, w, in, group, y, b, each); break;                                 \
+        case 3: tile(kind, 3, x, w, in, group, y, b, each); break;                                 \
+        case 4: tile(kind, 4, x, w, in, group, y, b, each); break;                                 \
+        case 5: tile(kind, 5, x, w, in, group, y, b, each); break;                                 \
+        default: tile(kind, 6, x, w, in, group, y, b, each);                                       \
+        }                                                                                          \
     }
 TILES(tile_int8, INT8)
 TILES(tile_int4, INT4)
@@ -187,11 +205,6 @@ static void result(const block *b, long r, long o, int outs, float *value) {
     for (; j < outs; j++) put(b->y, b->ytype, to + j, value[j]);
 }
 
-INLINE void fetch(block *b, long bytes) {
-    const char *end = LEAST(b->ahead + bytes, b->ahead_end);
-    for (; b->ahead < end; b->ahead += 64) _mm_prefetch(b->ahead, _MM_HINT_T1);
-}
-
 void wide_many(block *b, long base, long lo, long hi) {
     const weight *w = b->w;
     const long in = b->in;
@@ -206,7 +219,9 @@ void wide_many(block *b, long base, long lo, long hi) {
     }
     panel turned[2] = {panel_at(b->memory, w, in), panel_at(b->memory + panel_bytes(w, in), w, in)};
     const long tiles = (b->n + WIDE_ROWS - 1) / WIDE_ROWS; // of rows, as even as can be
-    const long each = (b->ahead_end - b->ahead) / (tiles * ((hi - lo + WIDE_OUTS - 1) / WIDE_OUTS)) + 64;
+    // The next weights are asked for little by little: a burst would wait for the memory.
+    const long steps = tiles * ((hi - lo + WIDE_OUTS - 1) / WIDE_OUTS) * (in / w->group);
+    const long each = (b->ahead_end - b->ahead) / steps + 64;
     for (long o = lo; o < hi; o += WIDE_OUTS) {
         const int outs = (int)LEAST(WIDE_OUTS, hi - o);
         fill(&turned[0], w, base + o, LEAST(outs, LANES), in);
@@ -215,8 +230,7 @@ void wide_many(block *b, long base, long lo, long hi) {
         for (long t = 0; t < tiles; t++) {
             const long r = b->n * t / tiles;
             const int count = (int)(b->n * (t + 1) / tiles - r);
-            fetch(b, each);
-            (w->kind == INT8 ? tile_int8 : tile_int4)(count, b->quant + r, both, in, w->group, y);
+            (w->kind == INT8 ? tile_int8 : tile_int4)(count, b->quant + r, both, in, w->group, y, b, each);
             for (int i = 0; i < count; i++) result(b, r + i, o, outs, y + i * WIDE_OUTS);
         }
     }
