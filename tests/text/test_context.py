@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from linnet.errors import InputError
-from linnet.text.context import _cgroups, available_memory, choose_context
+from linnet.text.context import choose_context
+from linnet.weights.available import _cgroups, available_memory
 
 GB = 10**9
 

@@ -53,6 +53,7 @@ def load(
     trainable: bool = False,
     seed: int = 0,
     backend: str | None = None,
+    resident: bool | None = None,
 ) -> Model:
     """Check a model, bind it to its generics and weights, and make its entries callable.
 
@@ -69,6 +70,9 @@ def load(
     position of a head. With `trainable` every entry is
     differentiable and states are replaced, never written in place. `backend` is "native" (C, on
     a CPU) or "torch"; default: native where the device, the policy and a C compiler allow.
+    `resident` says whether weights that a file holds as they are wanted are read into memory
+    (True) or stay mapped (False); default: read on a CPU where memory has room to spare, which
+    `$LINNET_RESIDENT` (0 or 1) overrides.
 
     Raises PackageError, CardError, CheckError, BindError, WeightsError or BackendError.
     """
@@ -104,6 +108,7 @@ def load(
     )  # fmt: skip
     made.present = present
     source.fill(made, there)
+    source.finish(resident)
     return made
 
 
@@ -185,7 +190,13 @@ class _Source:
                 model.set_parameter(path, tensor)
                 model.tensor_names[path] = entry.tensor
         model.unused_tensors = self.plan.unused
-        self.checkpoint.close()
+
+    def finish(self, resident: bool | None) -> None:
+        """Bring mapped weights in, where they are wanted so, and close the files."""
+        if self.checkpoint is not None:
+            if self.device.type == "cpu":
+                self.checkpoint.bring_in(resident)
+            self.checkpoint.close()
 
     def tensor(self, entry: Entry) -> Tensor:
         """One tensor of the checkpoint: the mapped file itself where the dtype is the same, or

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from linnet.errors import WeightsError
 from linnet.weights.dtypes import SIZES, bytes_of, convert
@@ -21,6 +21,9 @@ from linnet.weights.packed import BITS, Packed, read_packed
 from linnet.weights.room import room
 from linnet.weights.safetensors import INDEX, SafetensorsFile
 from linnet.weights.tensor_info import TensorInfo
+
+if TYPE_CHECKING:
+    from linnet.weights.resident import Brought
 
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _SHARD = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.safetensors")
@@ -203,6 +206,13 @@ class Checkpoint:
             source = self._source.get(part)
             if isinstance(source, SafetensorsFile):
                 source.forget(part)
+
+    def bring_in(self, wanted: bool | None = None) -> Brought:
+        """Bring in what was handed out of the mapped files, in large pages, at the same
+        addresses. None: where memory has room to spare (`resident.bring_in`)."""
+        from linnet.weights.resident import bring_in
+
+        return bring_in([source.lent for source in self._sources], wanted)
 
     def metadata(self, key: str, default: Any = None) -> Any:
         """A value of GGUF metadata, or of the header of a safetensors file."""

@@ -66,6 +66,7 @@ class GgufFile:
         self._tensors: dict[str, TensorInfo] | None = None
         self._stored: dict[str, StoredTensor] = {}
         self._sources: dict[str, Source] = {}
+        self._lent: set[tuple[int, int]] = set()
 
     @property
     def architecture(self) -> str:
@@ -151,7 +152,15 @@ class GgufFile:
             rows = info.shape[0]
             blocks = np.frombuffer(raw, np.uint8).reshape(rows, -1)
             raw = _halves(blocks, rows // heads).data.cast("B")
+            self._file.release(stored.start, stored.start + stored.nbytes)
+        else:
+            self._lent.add((stored.start, stored.start + stored.nbytes))
         return Packed(stored.dtype, info.shape, BLOCKS[stored.dtype][0], raw, None)
+
+    @property
+    def lent(self) -> tuple[MappedFile, list[tuple[int, int]]]:
+        """The file and the ranges of its bytes that were handed out."""
+        return self._file, list(self._lent)
 
     def close(self) -> None:
         self._file.close()
@@ -281,6 +290,7 @@ class GgufFile:
         block, size, _ = BLOCKS[first.dtype]
         width, shape = source.width, source.shape
         if len(source.parts) == 1 and source.order is None and source.columns is None:
+            self._lent.add((first.start, first.start + first.nbytes))
             raw = self._file.view(first.start, first.start + first.nbytes)
             return Packed(first.dtype, shape, block, raw, None)
         count = prod(shape) // width
@@ -295,6 +305,9 @@ class GgufFile:
                     rows = rows.reshape(hi - lo, -1, size)[:, order].reshape(hi - lo, -1)
                 data[at : at + hi - lo] = rows
                 at += hi - lo
+        for part in source.parts:
+            if (part.start, part.start + part.nbytes) not in self._lent:
+                self._file.release(part.start, part.start + part.nbytes)
         return Packed(first.dtype, shape, block, data.data.cast("B"), None)
 
     def _heads(self, name: str) -> int:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from linnet.errors import WeightsError
+from linnet.weights.room import address_of
 
 
 class MappedFile:
@@ -20,6 +21,8 @@ class MappedFile:
 
     def __init__(self, path: Path):
         self.path = path
+        # Some of it is memory of this process now, which no page of the file stands behind.
+        self.taken = False
         try:
             if not path.is_file():
                 found = "a folder" if path.is_dir() else "nothing there"
@@ -36,11 +39,18 @@ class MappedFile:
         """Writable bytes `start` up to `stop`; writing changes this process's memory only."""
         return self._view[start:stop]
 
+    @property
+    def address(self) -> int:
+        """Where byte 0 lies; 0 for an empty or a closed file."""
+        return address_of(self._view) if self._map is not None else 0
+
     def release(self, start: int, stop: int) -> None:
         """Drop the resident pages that lie wholly inside, to be read again when touched.
 
         Only for bytes that nobody has written: private changes would be lost.
         """
+        if self.taken:
+            return
         page = mmap.PAGESIZE
         start = -(-start // page) * page
         stop = stop // page * page

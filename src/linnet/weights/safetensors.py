@@ -89,6 +89,11 @@ class SafetensorsFile:
         self._lent.discard(name)
         self.release(name)
 
+    @property
+    def lent(self) -> tuple[MappedFile, list[tuple[int, int]]]:
+        """The file and the ranges of its bytes that were handed out."""
+        return self._file, [self._ranges[name] for name in self._lent]
+
     def close(self) -> None:
         self._file.close()
 
