@@ -46,11 +46,32 @@ static inline float get(const void *x, int type, long at) {
     return (float)((const f16 *)x)[at];
 }
 
+// to[i] (+)= the sum over up to four rows of w[j][i] row[j][i], in order.
+static inline __attribute__((always_inline)) void add_taps(
+    const int type, const int taken, const int first, const char *const *row, const float *w, float *to, long n) {
+    if (taken == 4) { // the common width, in registers
+        const char *const p0 = row[0], *const p1 = row[1], *const p2 = row[2], *const p3 = row[3];
+#pragma GCC ivdep
+        for (long i = 0; i < n; i++) {
+            float sum = FMA(w[i], get(p0, type, i), first ? 0.0f : to[i]);
+            sum = FMA(w[512 + i], get(p1, type, i), sum);
+            sum = FMA(w[1024 + i], get(p2, type, i), sum);
+            to[i] = FMA(w[1536 + i], get(p3, type, i), sum);
+        }
+        return;
+    }
+    for (int j = 0; j < taken; j++)
+#pragma GCC ivdep
+        for (long i = 0; i < n; i++)
+            to[i] = FMA(w[j * 512 + i], get(row[j], type, i), first && j == 0 ? 0.0f : to[i]);
+}
+
 static inline __attribute__((always_inline)) void conv(
     ctx *c, const int type, const void *x, const long *xs, const void *history, const long *hs,
     const void *taps, float *y, long batch, long length, long channels, long width, int parallel) {
     long pieces = (channels + 511) / 512, total = batch * pieces;
     long lo = parallel ? total * c->thread / c->threads : 0, hi = parallel ? total * (c->thread + 1) / c->threads : total;
+    const long bytes = type == T_F32 ? 4 : 2;
     float *weight = scratch(c, width * 512 * 4);
     for (long task = lo; task < hi; task++) {
         long b = task / pieces, c0 = task % pieces * 512, n = LEAST(512, channels - c0);
@@ -58,17 +79,15 @@ static inline __attribute__((always_inline)) void conv(
             for (long i = 0; i < n; i++) weight[j * 512 + i] = get(taps, type, (c0 + i) * width + j);
         for (long s = 0; s < length; s++) {
             float *to = y + (b * length + s) * channels + c0;
-            for (long i = 0; i < n; i++) to[i] = 0;
-            for (long j = 0; j < width; j++) {
-                long t = s + j - (width - 1);
-                const float *w = weight + j * 512;
-                if (t >= 0) {
-                    long at = b * xs[0] + t * xs[1] + c0;
-                    for (long i = 0; i < n; i++) to[i] = FMA(w[i], get(x, type, at + i), to[i]);
-                } else {
-                    long at = b * hs[0] + (t + width - 1) * hs[1] + c0;
-                    for (long i = 0; i < n; i++) to[i] = FMA(w[i], get(history, type, at + i), to[i]);
+            for (long j = 0; j < width; j += 4) {
+                const char *row[4];
+                const long taken = LEAST(4, width - j);
+                for (long i = 0; i < taken; i++) {
+                    long t = s + j + i - (width - 1);
+                    row[i] = t >= 0 ? (const char *)x + (b * xs[0] + t * xs[1] + c0) * bytes
+                                    : (const char *)history + (b * hs[0] + (t + width - 1) * hs[1] + c0) * bytes;
                 }
+                add_taps(type, (int)taken, j == 0, row, weight + j * 512, to, n);
             }
         }
     }
