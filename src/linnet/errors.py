@@ -45,3 +45,14 @@ class InputError(Error):
 
 class BackendError(Error):
     """A backend cannot do what was asked."""
+
+
+def how_to_install(extra: str) -> str:
+    """The command that installs what an extra needs. In a clone it names the clone: there is no
+    release, and under the same name an index may hold something else."""
+    from pathlib import Path
+
+    clone = Path(__file__).resolve().parents[2]
+    if (clone / "pyproject.toml").is_file() and (clone / "src" / "linnet").is_dir():
+        return f"pip install -e '{clone}[{extra}]'"
+    return f"pip install 'linnet[{extra}]'"

@@ -12,6 +12,7 @@ import linnet
 from linnet.cli import main as entry
 from linnet.cli.main import COMMANDS, main
 from linnet.diagnostics.diagnostic import Diagnostic, Label
+from linnet.errors import how_to_install
 from linnet.source import Source, Span
 
 
@@ -63,7 +64,7 @@ def test_an_unknown_command_suggests_a_near_one(capsys: pytest.CaptureFixture[st
         (
             ModuleNotFoundError("No module named 'torch'", name="torch"),
             1,
-            "error: this needs the package torch: pip install 'linnet[torch]'\n",
+            f"error: this needs the package torch: {how_to_install('torch')}\n",
         ),
         (KeyboardInterrupt(), 130, "\n"),
         (RuntimeError("oops"), 1, "error: internal error: RuntimeError: oops\n"),

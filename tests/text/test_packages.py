@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
 import pytest
 
+from linnet.errors import how_to_install
 from linnet.text.errors import TextError, require
 
 
 def test_a_missing_package_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(TextError, match=r"pip install 'linnet\[text\]'"):
+    with pytest.raises(TextError, match=re.escape(how_to_install("text"))):
         require("jinja2")
 
 

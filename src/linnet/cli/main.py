@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from linnet import __version__
-from linnet.errors import CheckError, Error
+from linnet.errors import CheckError, Error, how_to_install
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             package = (error.name or "").partition(".")[0]
             if package in EXTRAS:
                 extra = EXTRAS[package]
-                return _fail(f"this needs the package {package}: pip install 'linnet[{extra}]'")
+                return _fail(f"this needs the package {package}: {how_to_install(extra)}")
         what = f"{type(error).__name__}: {error}".rstrip(": ")
         return _fail(
             f"internal error: {what}\n"

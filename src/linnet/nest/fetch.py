@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from linnet.errors import WeightsError
+from linnet.errors import WeightsError, how_to_install
 from linnet.nest.card import Card
 from linnet.nest.pinned import pinned_in_card, record, recorded
 from linnet.nest.zoo import cache_folder, find_weights
@@ -30,7 +30,7 @@ def get_weights(card: Card, say: Callable[[str], None] | None = None) -> Path | 
         if repo is None or offline():
             raise
         if importlib.util.find_spec("huggingface_hub") is None:
-            raise WeightsError(f"{missing}\n  or fetch them: pip install linnet[hub]") from None
+            raise WeightsError(f"{missing}\n  or fetch them: {how_to_install('hub')}") from None
         try:
             pull_card(card, say or _to_stderr)
         except WeightsError as error:
@@ -63,7 +63,8 @@ def plan_card(card: Card, *, update: bool = False) -> Pull:
     if card.weights.repo is None:
         raise WeightsError(f"{card.name}: the card names no repository ([weights] repo)")
     if importlib.util.find_spec("huggingface_hub") is None:
-        raise WeightsError(f"{card.name}: fetching its weights needs: pip install linnet[hub]")
+        needed = how_to_install("hub")
+        raise WeightsError(f"{card.name}: fetching its weights needs: {needed}")
     from linnet.weights.hub import plan_pull
 
     revision = card.weights.revision

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from linnet.errors import BackendError, InputError
+from linnet.errors import BackendError, InputError, how_to_install
 from linnet.serve.errors import ConstraintsUnavailable
 from linnet.serve.request import Constraint
 from linnet.serve.schemas import explained
@@ -185,6 +185,6 @@ def library() -> Any:
     except ImportError:
         raise ConstraintsUnavailable(
             "answers held to a form need the package llguidance, which this server has not: "
-            "pip install 'linnet[serve]'"
+            f"{how_to_install('serve')}"
         ) from None
     return llguidance

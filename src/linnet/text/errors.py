@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from linnet.errors import Error
+from linnet.errors import Error, how_to_install
 
 
 class TextError(Error):
@@ -17,5 +17,5 @@ def require(package: str) -> None:
         import_module(package)
     except ImportError as e:
         raise TextError(
-            f"text needs the package {package} ({e}); install it with: pip install 'linnet[text]'"
+            f"text needs the package {package} ({e}); install it with: {how_to_install('text')}"
         ) from None

@@ -11,7 +11,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from linnet.errors import WeightsError
+from linnet.errors import WeightsError, how_to_install
 from linnet.weights.dtypes import CHUNK, SIZES, floats, is_float, packed
 from linnet.weights.gguf_header import FLOAT_TYPES, GgufHeader, StoredTensor
 from linnet.weights.gguf_qwen import ARCHITECTURES, PREFIX, Heads, Source, sources
@@ -340,7 +340,7 @@ class GgufFile:
         except ImportError as error:
             raise WeightsError(
                 f"{self.path}: tensor `{stored.name}` is stored as {stored.dtype}; unpacking it "
-                "needs the package `gguf`: pip install linnet[gguf]"
+                f"needs the package `gguf`: {how_to_install('gguf')}"
             ) from error
         import numpy as np
 

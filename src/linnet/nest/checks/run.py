@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from linnet.errors import Error, WeightsError
+from linnet.errors import Error, WeightsError, how_to_install
 from linnet.nest.card import Card, read_card
 from linnet.nest.checks.folder import check_card, check_files, check_readme
 from linnet.nest.checks.limits import run_limited
@@ -68,7 +68,8 @@ def check_folder(
     if not run or not sound:
         return report
     if importlib.util.find_spec("torch") is None:
-        add(Step("entries", "torch is not installed: pip install linnet[torch]", skipped=True))
+        missing = f"torch is not installed: {how_to_install('torch')}"
+        add(Step("entries", missing, skipped=True))
         return report
     for record in run_limited(
         "linnet.torch.trial", [str(folder.resolve())], seconds=seconds, memory=TRIAL_MEMORY
