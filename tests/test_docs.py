@@ -23,6 +23,45 @@ def test_links(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page}: {target}"
 
 
+def command_lines() -> list[tuple[str, str]]:
+    """Every `linnet …` line of a shell block, without its comment."""
+    found = []
+    for page in PAGES[: 1 + len(list((ROOT / "docs").rglob("*.md")))]:
+        for block in re.findall(r"```(?:sh)?\n(.*?)```", page.read_text(encoding="utf-8"), re.S):
+            for line in block.splitlines():
+                line = re.sub(r"\s+#.*$", "", line)
+                if re.match(r"(?:\S*/)?linnet ", line):
+                    found.append((page.name, line))
+    return found
+
+
+@pytest.mark.parametrize(("page", "line"), command_lines())
+def test_commands_parse(page: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing runs: the module of the command is asked for its arguments alone."""
+    import importlib
+    import shlex
+
+    ran = []
+
+    def importing(name: str) -> object:
+        module = importlib.import_module(name)
+        if hasattr(module, "run"):
+            monkeypatch.setattr(module, "run", lambda args: ran.append(args) or 0)
+        return module
+
+    from linnet.cli.main import COMMANDS, main
+
+    words = shlex.split(line)[1:]
+    names = [words[0], f"{words[0]}_{words[1]}" if len(words) > 1 else words[0]]
+    assert words[0] in COMMANDS
+    for name in names:
+        try:
+            importing(f"linnet.cli.{name}")
+        except ModuleNotFoundError:
+            pass
+    assert main(words) == 0 and len(ran) == 1
+
+
 def test_the_reference_lists_its_chapters() -> None:
     spec = ROOT / "tests" / "spec"
     listed = set(re.findall(r"\]\((\d\d-[\w-]+\.md)\)", (spec / "README.md").read_text()))

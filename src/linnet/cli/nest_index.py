@@ -29,7 +29,8 @@ def run(args: argparse.Namespace) -> int:
         print(text, end="")
     else:
         Path(args.output).write_text(text, encoding="utf-8")
-        print(f"{args.output}: {len(index['models'])} models, {len(text):,} characters")
+        count = len(index["models"])
+        print(f"{args.output}: {count} model{'s' * (count != 1)}, {len(text):,} characters")
     for name, reason in refused.items():
         print(f"error: {name} is left out: {reason}", file=sys.stderr)
     return 1 if refused else 0

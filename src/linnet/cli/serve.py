@@ -214,7 +214,8 @@ def read_keys(given: list[str], paths: list[str]) -> list[str]:
         try:
             lines = Path(path).read_text("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as e:
-            raise InputError(f"--api-key-file {path}: cannot be read: {e}") from None
+            reason = e.strerror or e if isinstance(e, OSError) else "not UTF-8"
+            raise InputError(f"--api-key-file {path}: cannot be read: {reason}") from None
         found = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
         if not found:
             raise InputError(f"--api-key-file {path}: holds no key; expected one a line")
