@@ -87,23 +87,23 @@ void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, lon
         few_experts(c, hazard, w, type, x, ldx, share, experts, slots, in, out, y, ytype);
         return;
     }
-    long bytes = type == T_F32 ? 4 : 2;
-    long xrows = slots / share;
-    long out_blocks = (out + OUT_BLOCK - 1) / OUT_BLOCK;
+    const long bytes = type == T_F32 ? 4 : 2, xrows = slots / share;
+    const long out_blocks = (out + OUT_BLOCK - 1) / OUT_BLOCK;
     packed_row *quant = NULL;
     const int parallel = (double)slots * in * out > 60000.0, few = slots <= 64;
     step_begin(c, hazard, parallel);
     if (!parallel && c->thread) return;
-    size_t panels = many_bytes(w, in);
-    size_t lists = ((slots + count + 1) * 4 + 63) / 64 * 64;
-    size_t quants = few ? xrows * (packed_row_bytes(in) + sizeof(packed_row)) + 64 : 0;
-    char *own = scratch(c, ROW_BLOCK * (16 + sizeof(packed_row)) + 128 + panels + (few ? lists + quants : 0));
+    const size_t panels = many_bytes(w, in), used = (LEAST(count, slots) * 4 + 63) / 64 * 64;
+    const size_t lists = ((slots + count + 1) * 4 + 63) / 64 * 64;
+    const size_t quants = few ? xrows * (packed_row_bytes(in) + sizeof(packed_row)) + 64 : 0;
+    char *own = scratch(c, ROW_BLOCK * (16 + sizeof(packed_row)) + 128 + panels + used + (few ? lists + quants : 0));
     const void **rows = (const void **)own;
     long *dest = (long *)(own + ROW_BLOCK * 8);
     packed_row *part = (packed_row *)(own + ROW_BLOCK * 16);
     char *memory = own + (ROW_BLOCK * (16 + sizeof(packed_row)) + 127) / 64 * 64;
+    int32_t *chosen = (int32_t *)(memory + panels);
     // With few slots every thread makes its own lists: less work than meeting.
-    char *place = few ? memory + panels : shared;
+    char *place = few ? memory + panels + used : shared;
     int32_t *order = (int32_t *)place, *start = order + slots;
     if (few || c->thread == 0) sort_slots(experts, slots, count, order, start);
     if (w->kind != DENSE)
@@ -111,26 +111,37 @@ void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, lon
                              parallel && !few ? xrows * c->thread / c->threads : 0,
                              parallel && !few ? xrows * (c->thread + 1) / c->threads : xrows);
     if (parallel && !few) step_begin(c, 1, 1);
-    atomic_long *next = parallel ? work_counter(c) : NULL;
-    long task = next ? work_next(c, next) : 0, at = 0;
-    for (long e = 0; e < count; e++) {
-        long n = start[e + 1] - start[e];
-        if (n == 0) continue;
-        for (long o = 0; o < out_blocks; o++, at++) {
-            if (at != task) continue;
-            task = next ? work_next(c, next) : task + 1;
-            for (long r0 = 0; r0 < n; r0 += ROW_BLOCK) {
-                long m = n - r0 < ROW_BLOCK ? n - r0 : ROW_BLOCK;
-                for (long r = 0; r < m; r++) {
-                    long slot = order[start[e] + r0 + r];
-                    rows[r] = (const char *)x + slot / share * ldx * bytes;
-                    if (quant) part[r] = quant[slot / share];
-                    dest[r] = slot;
-                }
-                long hi = (o + 1) * OUT_BLOCK < out ? (o + 1) * OUT_BLOCK : out;
-                block b = {w, type, ytype, m, in, out, rows, part, dest, NULL, y, memory, NULL, NULL};
-                many_rows(&b, e * out, o * OUT_BLOCK, hi);
+    long total = 0;
+    for (long e = 0; e < count; e++)
+        if (start[e + 1] > start[e]) chosen[total++] = (int32_t)e;
+    total *= out_blocks;
+    // Each thread walks the experts of its part in the order in which they lie in memory.
+    const char *data = w->data;
+    const long size = row_bytes(w, type, in);
+    block b = {.w = w, .type = type, .ytype = ytype, .in = in, .ldy = out, .x = rows, .quant = quant ? part : NULL,
+               .dest = dest, .y = y, .memory = memory};
+    work parts = {0};
+    if (parallel) parts = work_shares(c, total);
+    long task = parallel ? work_take(&parts) : 0, listed = -1;
+    while (task >= 0) {
+        const long e = chosen[task / out_blocks], o = task % out_blocks * OUT_BLOCK, n = start[e + 1] - start[e];
+        task = parallel ? work_take(&parts) : task + 1 < total ? task + 1 : -1;
+        for (long r0 = 0; r0 < n; r0 += ROW_BLOCK) {
+            b.n = LEAST(ROW_BLOCK, n - r0);
+            for (long r = 0; r < b.n && listed != e; r++) {
+                const long slot = order[start[e] + r0 + r];
+                rows[r] = (const char *)x + slot / share * ldx * bytes;
+                if (quant) part[r] = quant[slot / share];
+                dest[r] = slot;
             }
+            listed = n <= ROW_BLOCK ? e : -1;
+            b.ahead = b.ahead_end = NULL;
+            if (task >= 0 && r0 + ROW_BLOCK >= n) {
+                const long after = task % out_blocks * OUT_BLOCK, first = chosen[task / out_blocks] * out;
+                b.ahead = data + (first + after) * size;
+                b.ahead_end = data + (first + LEAST(after + OUT_BLOCK, out)) * size;
+            }
+            many_rows(&b, e * out, o, LEAST(o + OUT_BLOCK, out));
         }
     }
 }
