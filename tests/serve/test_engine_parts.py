@@ -175,11 +175,7 @@ def test_what_is_given_to_a_chunk_that_can_be_left():
         pace.stepped(4, 0.014, beside=True)  # the weights are out of the caches
     assert pace.step_seconds(4) == pytest.approx(0.010)
     assert 0.001 <= pace.room(4, 1, 1, pauses=True) <= 0.006
-    for _ in range(60):  # long after one that was alone: the texts have grown
-        pace.stepped(4, 0.028, beside=True)
-    assert 0.002 <= pace.room(4, 1, 1, pauses=True) <= 0.012
-    for _ in range(60):  # and what a chunk makes of a step is seen anew
-        pace.stepped(4, 0.010)
+    for _ in range(60):
         pace.stepped(4, 0.030, beside=True)
     assert 0.001 <= pace.room(4, 1, 1, pauses=True) <= 0.003
     assert pace.room(4, 4, 4, pauses=True) == pytest.approx(0.024), "many wait"

@@ -13,7 +13,7 @@ from serve_models import KINDS, tokens
 from steady import Steady
 
 from linnet.native.compiler import why_not
-from linnet.serve import Delta, Engine, Request, Sampling
+from linnet.serve import Delta, Done, Engine, Request, Sampling
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
@@ -179,3 +179,51 @@ def test_streams_go_on_while_a_chunk_is_half_way() -> None:
     stream.cancel()
     while engine._all_jobs():
         runner.turn()
+
+
+def test_memory_that_calls_compute_in() -> None:
+    """A chunk that is left half-way keeps its own: one for each lane, beside that of the steps."""
+    told: list[str] = []
+    engine = Engine(
+        KINDS["plain"](256, backend="native", T="f32"), rows=2, lanes=2, pace=Torn(64, 2, 0.0),
+        progress=told.append,
+    )  # fmt: skip
+    assert engine.memory().working == 0, "nothing is compiled yet"
+    with engine:
+        runner = engine.runner
+        one = runner.lanes.working(min(256, runner.pace.largest))
+        assert engine.memory().working == runner.rows.working + 2 * one > 2 * one > 0
+        assert runner.lanes.working(8) < one
+        assert any("steps and chunks in" in line for line in told)
+        handles = [engine.submit(Request(tokens(150, i), max_tokens=2)) for i in range(3)]
+        for handle in handles:
+            handle.result()
+        rooms = runner.lanes._bindings[0].model.native.module.rooms
+        assert 0 < sum(room._size for room in rooms) <= 2 * one
+    assert KINDS["plain"](256, backend="torch").working("decode", torch.zeros(1, 1), pos=0) is None
+
+
+def test_when_events_are_handed_on() -> None:
+    """Whoever collects what listeners are told has all of it when a request has ended, and what
+    a step told before the next one computes."""
+    held: list[object] = []
+    given: list[int] = []
+    engine = Engine(KINDS["plain"](256, backend="native", T="f32"), rows=2)
+    engine.hand_on(lambda: given.append(len(held)))
+    with engine:
+        done = threading.Event()
+
+        def listen(event: object) -> None:
+            held.append(event)
+            if isinstance(event, Done):
+                done.set()
+
+        engine.submit(
+            Request(tokens(5, 1), max_tokens=6, stop_tokens=frozenset(), sampling=Sampling(seed=1)),
+            listen,
+        )
+        assert done.wait(30) and engine.drain(10)
+    assert given[-1] == len(held)
+    assert {1, 2, 3, 4, 5, 6, 7}.intersection(given) >= {2, 3, 4, 5, 6}
+    seconds = engine.stats().seconds
+    assert set(seconds) == {"steps", "prompts", "rest"} and all(s > 0 for s in seconds.values())

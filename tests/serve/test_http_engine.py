@@ -200,6 +200,8 @@ def test_the_engines_metrics_are_there(server: Served) -> None:
     text = server.ask("/metrics")[1].decode()
     for name in ("linnet_rows 4.0", "linnet_requests_running", "linnet_cache_bytes"):
         assert name in text
+    for doing in ("steps", "prompts", "rest"):
+        assert f'linnet_engine_seconds_total{{doing="{doing}"}}' in text
 
 
 def test_a_request_has_its_time(engine: Engine) -> None:

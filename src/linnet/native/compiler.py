@@ -44,6 +44,7 @@ KERNELS = (
     "delta.c",
     "recurrent.c",
     "order.c",
+    "choose.c",
     "cache8.c",
 )
 COMMON = (

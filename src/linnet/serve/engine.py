@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,20 +35,24 @@ STALLED = 30.0  # seconds without a turn of the loop while there is work
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes that serving takes: `rows` are the live states, lanes among them."""
+    """Bytes that serving takes: `rows` are the live states, lanes among them; in `working` steps
+    and chunks are computed, those that are left half-way too (0 until they are compiled, and
+    on the torch backend)."""
 
     weights: int
     rows: int
     snapshots: int
     count: int
     context: int
+    working: int = 0
 
     def __str__(self) -> str:
         from linnet.text.context import _bytes
 
+        working = f"; steps and chunks in {_bytes(self.working)}" if self.working else ""
         return (
             f"weights {_bytes(self.weights)}; {self.count} rows of {self.context} tokens "
-            f"{_bytes(self.rows)}; snapshots up to {_bytes(self.snapshots)}"
+            f"{_bytes(self.rows)}; snapshots up to {_bytes(self.snapshots)}{working}"
         )
 
 
@@ -71,6 +75,7 @@ class Stats:
     finished: int
     failed: int
     cancelled: int
+    seconds: Mapping[str, float]  # of the engine's thread: in steps, in prompts, and the rest
 
 
 class Engine:
@@ -218,14 +223,15 @@ class Engine:
         """Lets `call` be called in the engine's thread when listeners have been told a part of
         what is to be told: before the model computes, and before the engine waits. Who passes
         events to another thread does so once for many, and while this one needs no Python."""
-        self.runner.hand_on = call
+        self.runner.listening.append(call)
 
     def memory(self) -> Memory:
         lanes = len(self.runner.schedule.lanes)
         rows = len(self.runner.schedule.rows)
         weights = sum(getattr(t, "bytes", t.nbytes) for t in self.model.parameters())
         total = (rows + lanes) * self.runner.layout.row_bytes
-        return Memory(weights, total, self.runner.cache.budget, rows, self.context)
+        budget, working = self.runner.cache.budget, self.runner.working
+        return Memory(weights, total, budget, rows, self.context, working)
 
     def stats(self) -> Stats:
         s = self.runner.schedule
@@ -236,6 +242,7 @@ class Engine:
             rows=len(s.rows),
             snapshot_bytes=self.runner.cache.bytes,
             snapshot_count=self.runner.cache.snapshots,
+            seconds=dict(self.runner.seconds),
             **self.runner.counts,
         )
 
@@ -291,6 +298,7 @@ class Engine:
         try:
             self.runner.observer = self.observer
             self.runner.warm(self._progress)
+            self._progress(str(self.memory()))
             self.runner.rows.alone()
             if self.folder is not None:
                 read(self.runner.cache, self.model, self.folder, self._progress)

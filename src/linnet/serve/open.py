@@ -88,13 +88,11 @@ def open_engine(
     )  # fmt: skip
     if snapshot_bytes is None:
         snapshot_bytes = max(SNAPSHOTS, KEPT * layout_of(loaded).recurrent_bytes)
-    engine = Engine(
+    return Engine(
         loaded, text, rows=count, lanes=LANES, snapshot_bytes=snapshot_bytes,
         snapshot_folder=snapshot_folder, max_waiting=max_waiting, prompt_limit=prompt_limit,
         observer=observer, name=name, progress=progress,
     )  # fmt: skip
-    progress(str(engine.memory()))
-    return engine
 
 
 def _weights(path: Path, card: Card | None, weights: Any) -> Any:

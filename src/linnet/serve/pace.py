@@ -35,9 +35,8 @@ CROWD, CROWDED, MOST_CROWD = 4.0, 4, 12.0
 LATE = 1.5
 # Where a chunk can be left: steps' worth from one token to the next that a stream waits at most,
 # the part of it that is planned, and what a prompt gets in any case, in steps.
-BOUND, PLANNED, FLOOR = 2.0, 0.76, 0.2
+BOUND, PLANNED, FLOOR = 2.0, 0.76, 0.3
 RECENT = 31  # steps that say what is usual
-FRESH = 16  # steps after the last that was alone, within which texts have hardly grown
 LONGEST = 0.5  # seconds of a pause, whoever waits
 IDLE = 0.1  # seconds of a chunk at once while nothing runs: new requests and those that left
 SHORTEST = 0.0005  # seconds that are worth going on with a chunk for
@@ -54,8 +53,6 @@ class Pace:
         # The last steps over what was measured at start: without a chunk before them, and with.
         self._alone: deque[float] = deque([1.0], RECENT)
         self._beside: deque[float] = deque(maxlen=RECENT)
-        self._since = 0  # steps since the last that was alone
-        self._cold: deque[float] = deque([1.0], RECENT)  # how much longer a chunk makes a step
         self._late = 0.0  # seconds that a chunk takes to be left
         self._far = 0.0  # seconds more for each token and each position before it
 
@@ -80,12 +77,8 @@ class Pace:
         if usual is None:
             self.learned_step(size, seconds)
         elif beside:
-            self._since += 1
             self._beside.append(seconds / usual)
-            if self._since <= FRESH:
-                self._cold.append(max(1.0, seconds / usual / median(self._alone)))
         else:
-            self._since = 0
             self._alone.append(seconds / usual)
             self._step_factor = _blend(self._step_factor, seconds / usual)
 
@@ -154,10 +147,8 @@ class Pace:
         if not pauses:
             return min(LONGEST, step * self.fill * max(1.0, crowd))
         # Medians: a slow step or two before a long prompt must not stand for the usual one.
-        beside = median(self._beside or self._alone)
-        # The texts may have grown since a step was last alone, and steps with them.
-        usual = max(median(self._alone), beside / median(self._cold))
-        part = max(FLOOR * usual, BOUND * PLANNED * usual - beside)
+        usual = median(self._alone)
+        part = max(FLOOR * usual, BOUND * PLANNED * usual - median(self._beside or self._alone))
         return min(LONGEST, max((self._step(size) or 0.0) * part, step * self.fill * crowd))
 
     def fits(self, room: float, first: bool = True, position: int = 0) -> int:

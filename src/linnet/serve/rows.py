@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from linnet.serve.layout import BATCH, Layout
 from linnet.torch.shared import call_at
+
+if TYPE_CHECKING:
+    from linnet.torch.native import Native
 
 
 class _Binding:
@@ -63,6 +66,7 @@ class Rows:
         self.sizes = sorted({*(sizes or sizes_up_to(count)), count})
         self._model = model
         self._steps: dict[int, _Binding] = {}
+        self._native: Native | None = None  # where steps run as native code
         whole = self._bind(count)
         whole.model.allocate()
         self.states: dict[str, Tensor] = whole.model.held_state()
@@ -71,8 +75,11 @@ class Rows:
     def compile(self) -> list[int]:
         """Compiles the step; the sizes to measure."""
         measured = list(self.sizes)
-        if self._bind(self.count).model.native.open:
+        native = self._bind(self.count).model.native
+        if native.open:
             self.sizes = list(range(1, self.count + 1))
+        if native.entry("decode_rows") is not None:
+            self._native = native
         return measured
 
     def alone(self) -> None:
@@ -80,6 +87,13 @@ class Rows:
         thread: threads of its own would take the processors from them."""
         if self._bind(self.count).model.native.open:
             torch.set_num_threads(1)
+
+    @property
+    def working(self) -> int:
+        """Bytes that the largest step computes in; 0 on the torch backend, which tells nothing."""
+        tokens = torch.zeros(self.count, 1, dtype=torch.int32)
+        positions = torch.zeros(self.count, dtype=torch.int32)
+        return self._bind(self.count).model.working("decode_rows", tokens, positions) or 0
 
     def _bind(self, size: int) -> _Binding:
         found = self._steps.get(size)
@@ -119,6 +133,10 @@ class Rows:
             torch.tensor(positions, dtype=torch.int32),
         ]
         return call_at(self._bind(self.count).model, "decode_rows", given, {BATCH: size})
+
+    def largest(self, logits: Tensor) -> tuple[list[float], list[int]] | None:
+        """The largest of each row of logits and its first place, by native code; None without."""
+        return self._native.largest(logits) if self._native is not None else None
 
     def clear(self, row: int) -> None:
         """Zero everywhere: for a row whose numbers went wrong."""
@@ -176,6 +194,12 @@ class Lanes:
     def pauses(self) -> bool:
         """Whether a chunk can be left half-way. Compiles it."""
         return self._bindings[0].model.native.entry("prefill") is not None
+
+    def working(self, tokens: int) -> int:
+        """Bytes that a chunk of so many tokens computes in, which it keeps while it is left
+        half-way; 0 on the torch backend."""
+        chunk = torch.zeros(1, tokens, dtype=torch.int32)
+        return self._bindings[0].model.working("prefill", chunk, pos=0) or 0
 
     def begin(self, lane: int, tokens: Sequence[int], position: int) -> Chunk:
         """The next tokens of a lane's text at `position …`: nothing is computed yet."""

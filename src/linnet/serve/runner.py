@@ -51,18 +51,28 @@ class Runner:
         self.cache = PrefixCache(self.layout, snapshot_bytes)
         self.schedule = Scheduler(rows, lanes, most_waiting)
         self.pace = pace
+        self.working = 0  # bytes that steps and chunks compute in, when `warm` has compiled them
         self._beside = False  # whether a chunk ran, or a part of one, since the last step
         self.observer = Observer()
         # Called before the model computes: a good time to hand on what was told.
-        self.hand_on: Callable[[], None] = lambda: None
+        self.listening: list[Callable[[], None]] = []
         self.counts = dict.fromkeys(COUNTS, 0)
+        self.seconds = {"steps": 0.0, "prompts": 0.0, "rest": 0.0}  # of the turns
         self.usual = 1.0  # seconds that a request takes, about
 
+    def hand_on(self) -> None:
+        for call in self.listening:
+            call()
+
     def turn(self) -> None:
+        start, seconds = time.perf_counter(), self.seconds
+        computed = seconds["steps"] + seconds["prompts"]
         self._leave_early()
         stepped = self._step()
         self._place()
         self._prompts(stepped)
+        computed = seconds["steps"] + seconds["prompts"] - computed
+        seconds["rest"] += time.perf_counter() - start - computed
 
     def warm(self, progress: Callable[[str], None] = lambda line: None) -> None:
         """Compiles each entry and measures it, so that the first clients do not wait for it."""
@@ -80,7 +90,7 @@ class Runner:
         for tokens in sorted({1, min(16, most), min(64, most), min(256, most)}):
             for again in range(3 if tokens > 1 else 4):
                 start = time.perf_counter()
-                self.lanes.prefill(0, [0] * tokens, 0)
+                self.lanes.begin(0, [0] * tokens, 0).run(math.inf)
                 if again or tokens > 1:  # the very first one compiles
                     self.pace.learned(tokens, time.perf_counter() - start)
         far = min(self.layout.context, FAR) - 16
@@ -88,9 +98,10 @@ class Runner:
             taken = []
             for _ in range(3):
                 start = time.perf_counter()
-                self.lanes.prefill(0, [0] * 16, far)
+                self.lanes.begin(0, [0] * 16, far).run(math.inf)
                 taken.append(time.perf_counter() - start)
             self.pace.learned_far(16, far, min(taken))
+        self.working = self.rows.working + len(self.lanes.states) * self.lanes.working(most)
 
     # --- One turn ---------------------------------------------------------------
 
@@ -118,7 +129,9 @@ class Runner:
         for row, run in live:
             tokens[row], positions[row] = run.token, run.position
         self.hand_on()
+        begun = time.perf_counter()
         logits = self.rows.step(tokens, positions)
+        self.seconds["steps"] += time.perf_counter() - begun
         for _, run in live:
             run.position += 1
         if len(live) < len(tokens):
@@ -144,7 +157,7 @@ class Runner:
                 result[i] = Drawn(0, None, str(error))
         if draws:
             part = logits if len(places) == len(runs) else logits[places]
-            for i, drawn in zip(places, draw(part, draws), strict=True):
+            for i, drawn in zip(places, draw(part, draws, self.rows.largest), strict=True):
                 result[i] = drawn
         return result
 
@@ -318,7 +331,9 @@ class Runner:
         given = self.pace.slice(room - (time.perf_counter() - start))
         before = chunk.seconds
         self.hand_on()
-        if not chunk.run(given):
+        ended = chunk.run(given)
+        self.seconds["prompts"] += chunk.seconds - before
+        if not ended:
             self.pace.left(given, chunk.seconds - before)
             return
         self.chunks[lane] = None

@@ -8,7 +8,8 @@ together; sorting is left for the few tokens that can be in a nucleus.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -62,13 +63,20 @@ class _Edits:
         return rows, ids, values
 
 
-def draw(logits: Tensor, rows: Sequence[Draw]) -> list[Drawn]:
+# The largest of each row of logits (NaN where there is one) and its first place; or None.
+Largest = Callable[[Tensor], "tuple[list[float], list[int]] | None"]
+
+
+def draw(
+    logits: Tensor, rows: Sequence[Draw], largest: Largest = lambda logits: None
+) -> list[Drawn]:
     """One token for each row of `logits [len(rows), Vocab]`; counts it in the row's state.
 
     `logits` is not changed. A row with NaN, or in which nothing is allowed, gets an error.
+    `largest` may know a quicker way to what it is called.
     """
     if all(_plain(row) for row in rows):
-        return _greedy(logits, rows)
+        return _greedy(rows, *(largest(logits) or _largest(logits)))
     with torch.inference_mode():
         x = logits.float()
         beside = _logprobs(x, rows)
@@ -102,7 +110,7 @@ def _plain(row: Draw) -> bool:
     return s.greedy and not s.penalized and not asks
 
 
-def _greedy(logits: Tensor, rows: Sequence[Draw]) -> list[Drawn]:
+def _largest(logits: Tensor) -> tuple[list[float], list[int]]:
     """The first of the largest logits of each row, read once as they are."""
     count, vocabulary = logits.shape
     with torch.inference_mode():
@@ -114,8 +122,12 @@ def _greedy(logits: Tensor, rows: Sequence[Draw]) -> list[Drawn]:
             best = where * _STRETCH + inside.max(dim=1).indices
         else:
             top, best = logits.float().max(dim=1)
+    return top.tolist(), best.tolist()
+
+
+def _greedy(rows: Sequence[Draw], top: list[float], best: list[int]) -> list[Drawn]:
     result: list[Drawn] = []
-    for row, token, value in zip(rows, best.tolist(), top.tolist(), strict=True):
+    for row, token, value in zip(rows, best, top, strict=True):
         error = _wrong(value)
         if error is None:
             row.state.add(token)
@@ -125,7 +137,7 @@ def _greedy(logits: Tensor, rows: Sequence[Draw]) -> list[Drawn]:
 
 def _wrong(top: float) -> str | None:
     """Why no token can be drawn of a row whose largest logit is `top`."""
-    if np.isnan(top):
+    if math.isnan(top):
         return "the logits hold NaN: the weights or the computation are damaged"
     return "no token can be drawn: every logit is minus infinity" if top == -np.inf else None
 

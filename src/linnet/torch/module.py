@@ -451,6 +451,15 @@ class Model:
 
         return run_traced(self, entry, inputs, kw, names)
 
+    def working(self, entry: str, *args: Any, **keywords: Any) -> int | None:
+        """The bytes that such a call of `entry` needs while it runs, beside parameters, states,
+        arguments and results; None where it runs on the torch backend. Nothing is computed."""
+        native = self.native.entry(entry)
+        if native is None:
+            return None
+        _, dims = self.entries[entry].signature.bind(args, keywords)
+        return self.native.working(native, dims)
+
     def slices(self, entry: str, *args: Any, **keywords: Any) -> Slices:
         """A call of `entry` that is run a little at a time: `run(seconds)` until it is true, then
         `result`. Raises InputError as the entry does, and for a name that is no entry."""

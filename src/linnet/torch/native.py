@@ -22,6 +22,7 @@ from linnet.torch.block import Block
 from linnet.torch.ranges import Ranges
 
 if TYPE_CHECKING:
+    from linnet.native.choose import Largest
     from linnet.native.module import NativeEntry, NativeModule
     from linnet.native.paused import Paused
     from linnet.torch.compile import Compiler
@@ -78,6 +79,7 @@ class Native:
         self.backend = wanted(backend)
         self.reason = self._why_not()
         self.module: NativeModule | None = None
+        self._largest: Largest | None = None
         self.ranges: dict[str, Ranges] = {}
         self.refused: dict[str, str] = {}
         # Code for every value of some generics, by which; None: this model has code of its own.
@@ -205,6 +207,22 @@ class Native:
         except InputError:  # nothing was written: the torch backend says which index and where
             return None
         return ready.folded(entry)
+
+    def largest(self, rows: Tensor) -> tuple[list[float], list[int]] | None:
+        """The largest of each row of `rows [n, width]` (NaN where there is one) and its first
+        place; None where native code cannot tell: then torch has to."""
+        if self.module is None or rows.device.type != "cpu" or not rows.is_contiguous():
+            return None
+        if self._largest is None:
+            from linnet.native.choose import Largest
+
+            self._largest = Largest(self.module)
+        return self._largest.find(rows.data_ptr(), dtypes.NAMES.get(rows.dtype, ""), *rows.shape)
+
+    def working(self, entry: NativeEntry, dims: dict[str, int]) -> int:
+        """Bytes of the arena that a call at these dimensions needs."""
+        dims = {**self._fixed, **dims}
+        return entry.plan(tuple(dims[name] for name in entry.instance.dims)).size
 
     def start(self, entry: NativeEntry, values: list[Any], dims: dict[str, int]) -> Started | None:
         """The same as a call to be run in slices; None where it must be run as a whole."""

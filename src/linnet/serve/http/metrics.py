@@ -144,3 +144,8 @@ class _Stats(Collector):
                 family = Metric(f"{metric}", text, "counter")
                 family.add_sample(f"{metric}_total", {}, float(getattr(stats, name)))
                 yield family
+        if hasattr(stats, "seconds"):
+            family = Metric("linnet_engine_seconds", "What the engine's time went to.", "counter")
+            for doing, seconds in stats.seconds.items():
+                family.add_sample("linnet_engine_seconds_total", {"doing": doing}, seconds)
+            yield family
