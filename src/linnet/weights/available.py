@@ -74,11 +74,3 @@ def _reclaimable(path: Path) -> int:
         return int(rows.get("total_inactive_file", rows.get("inactive_file", 0)))
     except (OSError, ValueError):
         return 0
-
-
-def _bytes(n: int) -> str:
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if n >= size:
-            value = n / size
-            return f"{value:.0f} {unit}" if value >= 10 else f"{value:.1f} {unit}"
-    return f"{n} B"

@@ -10,7 +10,6 @@ from linnet.errors import WeightsError
 from linnet.weights.dtypes import SIZES, floats
 from linnet.weights.packed import BITS, Packed, group_of, quantize_rows, sizes, unpack_rows
 from linnet.weights.threads import each as each_of
-from linnet.weights.threads import threads as threads
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,11 +1,12 @@
 """Mapped weights brought in at load, in large pages.
 
 A mapped file comes in as it is touched, in whatever pages the page cache has, many of them small.
-Random experts over small pages cost a tenth to a fifth of a token's time, and tokens that read
-their experts one page fault after another take ten times as long as reading the file from end to
-end. So where memory is plentiful a file is read at load, and what the page cache holds in small
-pages is copied into large ones, which then stand at the addresses of the mapping: nobody who holds
-a tensor notices. What lies in large pages stays the page cache's, shared with other processes.
+Random experts over small pages miss the table of addresses at every turn, and tokens that read
+their experts one page fault after another take far longer than reading the file from end to end
+(`bench/whole.py`, with and without `--mapped`). So where memory is plentiful a file is read at
+load, and what the page cache holds in small pages is copied into large ones, which then stand at
+the addresses of the mapping: nobody who holds a tensor notices. What lies in large pages stays the
+page cache's, shared with other processes.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from linnet.errors import InputError, WeightsError
 from linnet.weights.available import available_memory
 from linnet.weights.large import large_ranges
 from linnet.weights.mapped import MappedFile
-from linnet.weights.quantize import threads
 from linnet.weights.room import PAGE
+from linnet.weights.threads import threads
 
 PIECE = 64 << 20  # bytes brought in at a time, by each thread
 LEAST = 32 << 20  # bytes of weights below which it is not worth while

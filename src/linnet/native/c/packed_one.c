@@ -3,20 +3,14 @@
 // Decoding is bound by reading memory, so the rows are read one after another as one stream, with
 // prefetches ahead of it. Sums are those of `packed_tile` in packed.c, bit for bit:
 // lanes, scales and offsets are taken in the same order.
+#include "ahead.h"
 #include "dot.h"
 #include "packed256.h"
 #include "wide.h"
 
 #ifdef HAVE_VNNI
-#ifndef AHEAD
-#define AHEAD 6144 // bytes by which prefetches run before the reads
-#endif
-#ifndef HINT
-#define HINT _MM_HINT_T0
-#endif
 
 #define LOW _mm512_set1_epi8(15)
-#define FETCH(p) _mm_prefetch((const char *)(p) + AHEAD, HINT)
 #define PAIRS _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0)
 
 // Two pieces of 16 bytes of nibbles as 64 bytes: low and high of the first, then of the second.

@@ -1,16 +1,11 @@
 // Every thread reads one contiguous part of the weights, and then what others have left of theirs:
 // short pieces from one counter would break the streams that the machine reads ahead of.
 #include "row.h"
+#include "ahead.h"
 #include "dot.h"
 #include "values.h"
 #include "wide.h"
 
-#ifndef AHEAD
-#define AHEAD 6144 // bytes by which prefetches run before the reads
-#endif
-#ifndef HINT
-#define HINT _MM_HINT_T0
-#endif
 #define STEPS 16    // pieces of one thread's part
 #define LEAST_PIECE 32768 // bytes of weights worth a piece of its own
 

@@ -1,17 +1,11 @@
 // Up to four rows of x: decoding, bound by reading memory. The weight's rows are read one after another
 // as one stream, with prefetches ahead of it.
+#include "ahead.h"
 #include "wide.h"
 #include "dot.h"
 #include "values.h"
 
 #ifdef HAVE_VNNI
-#ifndef AHEAD
-#define AHEAD 6144 // bytes by which prefetches run before the reads
-#endif
-#ifndef HINT
-#define HINT _MM_HINT_T0
-#endif
-#define FETCH(p) _mm_prefetch((const char *)(p) + AHEAD, HINT)
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE __m512i wide_load(const void *x, int type, long at) {

@@ -4,6 +4,7 @@
 #include "wide.h"
 #include "dot.h"
 #include "row.h"
+#include "turn.h"
 #include "values.h"
 
 #ifdef HAVE_VNNI
@@ -32,35 +33,6 @@ static panel panel_at(char *memory, const weight *w, long in) {
     return (panel){(uint8_t *)memory, (float *)scale, (int32_t *)(scale + LANES * 4 * (in / w->group))};
 }
 
-// Element j of vector i to element i of vector j.
-INLINE void turn(__m512i *v) {
-    __m512i t[16];
-#pragma GCC unroll 8
-    for (int i = 0; i < 16; i += 2) {
-        t[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
-        t[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 16; i += 4) {
-        v[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-        v[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-        v[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-        v[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        const __m512i a = _mm512_shuffle_i32x4(v[i], v[4 + i], 0x88), b = _mm512_shuffle_i32x4(v[i], v[4 + i], 0xdd);
-        const __m512i c = _mm512_shuffle_i32x4(v[8 + i], v[12 + i], 0x88);
-        const __m512i d = _mm512_shuffle_i32x4(v[8 + i], v[12 + i], 0xdd);
-        t[i] = _mm512_shuffle_i32x4(a, c, 0x88);
-        t[8 + i] = _mm512_shuffle_i32x4(a, c, 0xdd);
-        t[4 + i] = _mm512_shuffle_i32x4(b, d, 0x88);
-        t[12 + i] = _mm512_shuffle_i32x4(b, d, 0xdd);
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; i++) v[i] = t[i];
-}
-
 // 64 bytes from i of each row, or the last 32 (`words` of four bytes).
 INLINE void turn_bytes(uint8_t *to, const uint8_t *data, const int kind, const int words, int outs, long size, long i) {
     __m512i v[16];
@@ -70,7 +42,7 @@ INLINE void turn_bytes(uint8_t *to, const uint8_t *data, const int kind, const i
         v[o] = words == 16 ? _mm512_loadu_si512(at) : _mm512_maskz_loadu_epi32(0xff, at);
         if (kind == INT8) v[o] = _mm512_xor_si512(v[o], _mm512_set1_epi8((char)0x80));
     }
-    turn(v);
+    turn16(v);
 #pragma GCC unroll 16
     for (int j = 0; j < words; j++) _mm512_storeu_si512(to + i * LANES + 64 * j, v[j]);
 }
@@ -97,12 +69,12 @@ static void fill(panel *to, const weight *w, long row, int outs, long in) {
         const __mmask16 m = (__mmask16)((1u << count) - 1);
 #pragma GCC unroll 16
         for (int o = 0; o < 16; o++) v[o] = _mm512_maskz_loadu_epi32(m, scale + LEAST(o, outs - 1) * groups + g);
-        turn(v);
+        turn16(v);
         for (long j = 0; j < count; j++) _mm512_storeu_si512(to->scale + (g + j) * LANES, v[j]);
         for (int o = 0; o < 16; o++)
             v[o] = zero ? _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(m, zero + LEAST(o, outs - 1) * groups + g))
                         : _mm512_set1_epi32(w->kind == INT8 ? 128 : 8);
-        if (zero) turn(v);
+        if (zero) turn16(v);
         for (long j = 0; j < count; j++) _mm512_storeu_si512(to->offset + (g + j) * LANES, v[j]);
     }
 }
