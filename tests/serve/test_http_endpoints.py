@@ -6,11 +6,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from http_fakes import NAME, ScriptedEngine, Served, qwen_text, served
 from test_http_chat import CALL, WEATHER
+
+from linnet.text.open import TextModel
+from linnet.text.template import ChatTemplate
 
 openai = pytest.importorskip("openai")
 
@@ -187,6 +191,33 @@ def test_a_responses_log_probabilities(client: Any) -> None:
 def test_wrong_responses(server: Served, body: dict[str, Any], param: str) -> None:
     status, found, _ = server.ask("/v1/responses", {"model": NAME, "input": "hi", **body})
     assert status == 400 and found["error"]["param"] == param, found
+
+
+def test_a_prompt_past_the_context_names_the_field_it_came_in(server: Served) -> None:
+    long = "x" * 5000
+    for path, field, value in (
+        ("/v1/completions", "prompt", long),
+        ("/v1/responses", "input", long),
+        ("/v1/chat/completions", "messages", [{"role": "user", "content": long}]),
+    ):
+        status, found, _ = server.ask(path, {"model": NAME, field: value})
+        assert status == 400 and found["error"]["code"] == "context_length_exceeded"
+        assert found["error"]["param"] == field and "4096" in found["error"]["message"]
+
+
+def test_a_template_that_refuses_is_said_without_where_it_lies(tmp_path: Path) -> None:
+    base = qwen_text()
+    source = "{{ raise_exception('System message must be at the beginning.') }}"
+    path = tmp_path / "chat_template.jinja"
+    template = ChatTemplate(source, base.tokenizer.names, str(path))
+    text = TextModel(base.tokenizer, template, base.settings, "bytes")
+    with served(ScriptedEngine(script, text=text)) as server:
+        for endpoint, field in (("/v1/chat/completions", "messages"), ("/v1/responses", "input")):
+            body = {"model": NAME, field: [{"role": "user", "content": "hi"}]}
+            status, found, _ = server.ask(endpoint, body)
+            assert status == 400 and found["error"]["param"] == field
+            said = found["error"]["message"]
+            assert "at the beginning" in said and path.name not in said and "/" not in said
 
 
 # Models, tokens

@@ -251,8 +251,9 @@ class Engine:
     def _job(self, request: Request, handle: Handle) -> Job:
         prompt = request.prompt
         if len(prompt) > self.prompt_limit:
-            what = "context" if self.prompt_limit == self.context else "limit"
-            raise ContextExceeded(len(prompt), self.prompt_limit, what)
+            if self.prompt_limit == self.context:
+                raise ContextExceeded(len(prompt), self.context)
+            raise ContextExceeded(len(prompt), self.prompt_limit, "the limit for prompts is")
         largest = max(prompt)
         if largest >= self.vocabulary:
             at = prompt.index(largest)

@@ -12,8 +12,8 @@ class ServeError(Error):
 class ContextExceeded(ServeError):
     """A prompt of `found` tokens is longer than the `limit` there is."""
 
-    def __init__(self, found: int, limit: int, what: str = "context"):
-        super().__init__(f"the prompt has {found} tokens; the {what} holds {limit}")
+    def __init__(self, found: int, limit: int, what: str = "the context holds"):
+        super().__init__(f"the prompt has {found} tokens; {what} {limit}")
         self.found, self.limit = found, limit
 
 

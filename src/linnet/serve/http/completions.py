@@ -58,7 +58,7 @@ async def completions(service: Service, http: HttpRequest) -> Response:
     async def work(body: Any) -> tuple[TextCall, Run]:
         engine, _ = service.decoder()
         call = await service.in_thread(lambda: read_completion(service, body))
-        return call, await Run(service, engine, call.requests, http).__aenter__()
+        return call, await Run(service, engine, call.requests, http, "prompt").__aenter__()
 
     # Nothing holds the body while the request waits and runs: it may be large.
     call, run = await while_listening(http, work(await read_json(http, service.limits.body)))

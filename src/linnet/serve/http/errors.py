@@ -56,14 +56,15 @@ def _type(status: int) -> str:
             return "server_error" if status >= 500 else "invalid_request_error"
 
 
-def api_error(error: BaseException) -> ApiError:
-    """What a client is told of an error of the engine or of text."""
+def api_error(error: BaseException, prompt: str = "messages") -> ApiError:
+    """What a client is told of an error of the engine or of text. `prompt`: the field of the
+    request that the prompt came from."""
     match error:
         case ApiError():
             return error
         case ContextExceeded():
             return ApiError(
-                400, str(error), param="messages", code="context_length_exceeded"
+                400, str(error), param=prompt, code="context_length_exceeded"
             )  # fmt: skip
         case QueueFull():
             wait = max(1, round(error.retry_after))

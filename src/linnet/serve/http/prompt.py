@@ -84,11 +84,13 @@ def render(
     messages: Sequence[Mapping[str, Any]],
     choice: ToolChoice,
     variables: Mapping[str, Any],
+    field: str = "messages",
 ) -> Prompt:
-    """Raises ApiError, TextError or InputError."""
+    """`field`: the field of the request that holds the messages. Raises ApiError, TextError or
+    InputError."""
     template = text.template
     if template is None:
-        raise bad("the model has no chat template; use /v1/completions", "messages")
+        raise bad("the model has no chat template; use /v1/completions", field)
     style = style_of(template.source)
     values = dict(variables)
     if choice.active:
@@ -98,10 +100,11 @@ def render(
     try:
         rendered = text.chat(messages, **values)
     except TextError as e:  # such as a template that wants the roles in another order
-        raise bad(str(e), "messages", "invalid_value") from None
+        said = str(e).removeprefix(f"{template.where}: ")  # where it lies is nobody's business
+        raise bad(said, field, "invalid_value") from None
     ids = text.tokenizer.encode(rendered)
     if not ids:
-        raise bad("the messages render to an empty prompt", "messages")
+        raise bad("the messages render to an empty prompt", field)
     thinks = OPEN in template.source
     end = rendered.rstrip()
     open = thinks and end.endswith(OPEN)

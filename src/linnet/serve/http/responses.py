@@ -44,7 +44,8 @@ async def responses(service: Service, http: HttpRequest) -> Response:
     async def work(body: Any) -> tuple[ResponseCall, Run]:
         engine, _ = service.decoder()
         call = await service.in_thread(lambda: read_response(service, body))
-        return call, await Run(service, engine, [call.chat.request], http).__aenter__()
+        run = Run(service, engine, [call.chat.request], http, "input")
+        return call, await run.__aenter__()
 
     # Nothing holds the body while the request waits and runs: it may be large.
     call, run = await while_listening(http, work(await read_json(http, service.limits.body)))
@@ -112,7 +113,7 @@ def read_response(service: Service, body: Any) -> ResponseCall:
     fields.only("background", False)
     fields.refuse(*_UNSUPPORTED)
     fields.done()
-    prompt = render(text, messages, choice, variables)
+    prompt = render(text, messages, choice, variables, "input")
     values["special"] = values["special"] or prompt.special
     request = Request(
         prompt.ids,

@@ -22,15 +22,21 @@ class Run:
             async for number, event in run: ...
 
     Leaving the block, for whatever reason, cancels what still runs. Raises ApiError where a
-    request is refused or fails as a whole."""
+    request is refused or fails as a whole. `prompt`: the field that the prompts came from."""
 
     def __init__(
-        self, service: Service, engine: Decoder, requests: Sequence[Request], http: HttpRequest
+        self,
+        service: Service,
+        engine: Decoder,
+        requests: Sequence[Request],
+        http: HttpRequest,
+        prompt: str = "messages",
     ):
         http.state.run = self  # for the log
         self.prompt_tokens = self.cached_tokens = self.new_tokens = 0
         self.reasons: list[str] = []
         self._service, self._engine, self._requests = service, engine, requests
+        self._prompt = prompt
         self._events: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
         self._handles: list[Handle] = []
         self._open = len(requests)
@@ -48,7 +54,7 @@ class Run:
             raise
         except Exception as e:
             self.cancel()
-            raise api_error(e) from e
+            raise api_error(e, self._prompt) from e
         return self
 
     def _submit(self, loop: asyncio.AbstractEventLoop) -> None:
