@@ -164,6 +164,8 @@ class Engine:
             waiting = len(self._inbox) + len(self.runner.schedule.waiting)
             if waiting >= self.runner.schedule.most_waiting:
                 raise QueueFull(waiting, self.retry_after())
+            if self._idle():
+                self._beat = time.monotonic()  # the thread slept: it has not stalled
             self._inbox.append(job)
             self._wake.notify_all()
         self.observer.queued()
