@@ -78,10 +78,18 @@ def test_standard_input(
     assert main(["fmt", "--check", "-"]) == 1
 
 
-def test_wrong_paths(tmp_path: Path) -> None:
-    assert main(["fmt", str(tmp_path / "none")]) == 2
+@pytest.mark.parametrize("command", ["fmt", "check", "lint"])
+def test_wrong_paths(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Errors of the input, as every command has them; what else was given is looked at."""
     (tmp_path / "a.txt").write_text("")
-    assert main(["fmt", str(tmp_path / "a.txt")]) == 2
+    (tmp_path / "b.linnet").write_text(NEAT)
+    none, other, file = (str(tmp_path / name) for name in ("none", "a.txt", "b.linnet"))
+    assert main([command, none, other, file]) == 1
+    error = capsys.readouterr().err
+    assert f"error: {none}: no such file or folder" in error
+    assert f"error: {other}: expected a .linnet file or a folder" in error
+    if command == "fmt":
+        assert "1 left unchanged" in error
 
 
 def test_a_fault_leaves_the_file(

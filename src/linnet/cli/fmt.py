@@ -13,8 +13,8 @@ Write .linnet files in the language's one style: four spaces, 100 columns, one s
 a line. Comments stay. A file that does not parse is left alone.
 
 Each result is proven before it is written: the same program with the same comments, and
-nothing more to change. Exit status: 0 fine, 1 a file has errors or, with --check or
---diff, would change; 2 the command line is wrong.
+nothing more to change. Exit status: 0 fine, 1 a file has errors or is not there or, with
+--check or --diff, would change; 2 the command line is wrong.
 
   linnet fmt .
   linnet fmt --check src/lib.linnet
@@ -37,8 +37,11 @@ def run(args: argparse.Namespace) -> int:
 
     dry = args.check or args.diff
     changed = kept = 0
-    failed = False
-    for path in _files(args.paths):
+    files, wrong = _files(args.paths)
+    for text in wrong:
+        print(f"error: {text}", file=sys.stderr)
+    failed = bool(wrong)
+    for path in files:
         try:
             different = _standard_input(args) if path is None else _one(path, args)
         except Unparsed as error:
@@ -65,27 +68,31 @@ def _files_word(count: int) -> str:
     return "file" if count == 1 else "files"
 
 
-def _files(paths: list[str]) -> Iterator[Path | None]:
-    """Every file once, those of a folder in order. None stands for standard input."""
-    from linnet.cli.terminal import UsageError
-
+def _files(paths: list[str]) -> tuple[list[Path | None], list[str]]:
+    """Every file once, those of a folder in order, and what is wrong with paths. None stands for
+    standard input."""
     seen: set[str] = set()
+    found: list[Path | None] = []
+    wrong: list[str] = []
     for given in paths:
         if given == "-":
-            yield None
+            found.append(None)
             continue
         path = Path(given)
         if not path.exists():
-            raise UsageError(f"{given}: no such file or folder")
+            wrong.append(f"{given}: no such file or folder")
+            continue
         if not path.is_dir() and path.suffix != ".linnet":
-            raise UsageError(f"{given}: expected a .linnet file or a folder")
+            wrong.append(f"{given}: expected a .linnet file or a folder")
+            continue
         files = list(_below(path)) if path.is_dir() else [path]
         if not files:
             print(f"{given}: no .linnet files below it", file=sys.stderr)
         for file in files:
             if (real := os.path.realpath(file)) not in seen:
                 seen.add(real)
-                yield file
+                found.append(file)
+    return found, wrong
 
 
 def _below(folder: Path) -> Iterator[Path]:
