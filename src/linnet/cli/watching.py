@@ -20,9 +20,9 @@ def watch(paths: list[str], act: Callable[[], int]) -> int:
             before = stamps(paths)
             _clear()
             status = act()
+            sys.stdout.flush()  # where both end in one pipe, what was found comes first
             print(f"{strftime('%H:%M:%S', localtime())}  waiting for changes; Ctrl-C ends",
                   file=sys.stderr, flush=True)  # fmt: skip
-            sys.stdout.flush()
             while stamps(paths) == before:
                 sleep(PAUSE)
     except KeyboardInterrupt:
