@@ -156,6 +156,18 @@ def test_wrong_options(more: list[str], said: str, capsys: Any) -> None:
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "more", [["--prompt", "9" * 11], ["--tokens", "9" * 11], ["--batch", "99999999"],
+             ["--max-seq", "9" * 11], ["--prompt", "9" * 9, "--entry", "forward"]],
+)  # fmt: skip
+def test_more_than_memory_holds(more: list[str], capsys: Any) -> None:
+    """Before anything is loaded, or a list of so many tokens is made."""
+    assert main(["bench", *MODEL, *more]) == 1
+    error = capsys.readouterr().err
+    assert "GB beside the weights, and this machine has" in error
+    assert error.count("\n") == 1
+
+
 def test_wrong_names(capsys: Any) -> None:
     assert main(["bench", *MODEL, "--peer", "onnx"]) == 1
     assert "expected one of transformers, llama.cpp, vllm, found 'onnx'" in capsys.readouterr().err

@@ -86,17 +86,12 @@ def run(args: argparse.Namespace) -> int:
     os.environ["LINNET_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(threads)
     target = open_target(args)
     _bind(args, target)
+    job = _job(args, target, threads)
+    _room(args, target, job)
     weights, random = _weights(args, target)
 
     from linnet.bench.report import document, table
-    from linnet.bench.result import Job
 
-    vocabulary = target.generics.get("Vocab")
-    job = Job(
-        args.prompt, args.tokens, args.batch, args.repeat, threads,
-        str(target.generics.get("T", "f32")),
-        vocabulary if isinstance(vocabulary, int) else 1000,
-    )  # fmt: skip
     machine = _machine(job) if args.device == "cpu" else None
     say = _quiet if args.quiet or not sys.stderr.isatty() else _say
     _measure(machine, say)
@@ -171,6 +166,39 @@ def _bind(args: argparse.Namespace, target: Target) -> None:
     if "MaxSeq" in names and isinstance(longest, int) and longest < needed - 1:
         raise UsageError(
             f"{needed - 1} positions are needed for --prompt and --tokens, MaxSeq is {longest}"
+        )
+
+
+def _job(args: argparse.Namespace, target: Target, threads: int) -> Job:
+    from linnet.bench.result import Job
+
+    vocabulary = target.generics.get("Vocab")
+    return Job(
+        args.prompt, args.tokens, args.batch, args.repeat, threads,
+        str(target.generics.get("T", "f32")),
+        vocabulary if isinstance(vocabulary, int) else 1000,
+    )  # fmt: skip
+
+
+def _room(args: argparse.Namespace, target: Target, job: Job) -> None:
+    """Refuse what main memory can never hold. Raises BackendError."""
+    from linnet.bench.room import needed
+    from linnet.cli.memory import machine_memory
+    from linnet.ir.manifest import root_block
+
+    here = machine_memory() if args.device == "cpu" else None
+    program = target.program()
+    if here is None or not program.blocks:
+        return
+    entries = [args.entry] if args.entry else ["prefill", "decode", "embed", "next_token"]
+    root = root_block(program, target.root)
+    asked = needed(program, root, target.generics, job, entries, 8 if args.cache else 0)
+    if asked > here:
+        positions = max(args.max_seq or 0, job.prompt + job.tokens)
+        raise BackendError(
+            f"{positions:,} positions of {job.batch:,} sequences need "
+            f"{asked / 1e9:,.1f} GB beside the weights, and this machine has {here / 1e9:.1f} GB: "
+            "fewer with --prompt, --tokens, --batch or --max-seq"
         )
 
 
