@@ -312,6 +312,11 @@ WRONG: list[tuple[dict[str, Any], str | None]] = [
     ({"audio": {}}, "audio"),
     ({"service_tier": "priority"}, "service_tier"),
     ({"colour": "red"}, "colour"),
+    ({"user": 5}, "user"),
+    ({"metadata": "x"}, "metadata"),
+    ({"store": "no"}, "store"),
+    ({"safety_identifier": []}, "safety_identifier"),
+    ({"prompt_cache_key": 1}, "prompt_cache_key"),
     ({"model": 5}, "model"),
 ]  # fmt: skip
 

@@ -27,7 +27,7 @@ from linnet.serve.http.logprobs import chat_logprobs, said
 from linnet.serve.http.messages import read_messages
 from linnet.serve.http.prompt import read_switches, render
 from linnet.serve.http.running import Run
-from linnet.serve.http.sampling import NO_EFFECT, read_ends, read_sampling, read_stream
+from linnet.serve.http.sampling import read_ends, read_no_effect, read_sampling, read_stream
 from linnet.serve.http.service import Service, identity
 from linnet.serve.reasoning import Thought
 from linnet.serve.request import Request
@@ -95,7 +95,7 @@ def read_chat(service: Service, body: Any) -> ChatCall:
         **read_ends(fields, engine, text),
     }
     variables = read_switches(fields, text)
-    fields.accept(*NO_EFFECT)
+    read_no_effect(fields)
     fields.only("modalities", ["text"])
     fields.only("service_tier", "auto", "default")
     fields.only("verbosity", "medium")

@@ -25,7 +25,7 @@ from linnet.serve.http.fields import Fields, shown
 from linnet.serve.http.formats import Thinking, ToolChoice, constraint_of, read_format
 from linnet.serve.http.logprobs import completion_logprobs, said
 from linnet.serve.http.running import Run
-from linnet.serve.http.sampling import NO_EFFECT, read_ends, read_sampling, read_stream
+from linnet.serve.http.sampling import read_ends, read_no_effect, read_sampling, read_stream
 from linnet.serve.http.service import Service, identity
 from linnet.serve.request import Request
 from linnet.text.open import TextModel
@@ -99,7 +99,7 @@ def read_completion(service: Service, body: Any) -> TextCall:
         "constraint": constraint_of(read_format(fields), ToolChoice(mode="none"), None, Thinking()),
         **read_ends(fields, engine, text),
     }
-    fields.accept(*NO_EFFECT)
+    read_no_effect(fields)
     best = fields.take("best_of")
     if best is not None and best != n:
         raise fields.wrong("best_of", best, f"n ({n}): choosing among more is not supported")

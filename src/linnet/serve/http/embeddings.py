@@ -17,7 +17,7 @@ from linnet.serve.http.completions import read_prompts
 from linnet.serve.http.errors import ApiError, bad
 from linnet.serve.http.exchange import json_response, read_json, while_listening
 from linnet.serve.http.fields import Fields
-from linnet.serve.http.sampling import NO_EFFECT
+from linnet.serve.http.sampling import read_no_effect
 from linnet.serve.http.service import Service
 
 
@@ -43,7 +43,7 @@ def _embed(service: Service, body: Any, gone: Callable[[], bool]) -> dict[str, A
     inputs = read_prompts(fields, "input", encoder.text, service.limits.prompts, special=False)
     form = fields.one_of("encoding_format", ("float", "base64")) or "float"
     size = fields.whole("dimensions", 1)
-    fields.accept(*NO_EFFECT)
+    read_no_effect(fields)
     fields.done()
     known = encoder.text.tokenizer.vocabulary_size
     for i, ids in enumerate(inputs):

@@ -21,7 +21,7 @@ from linnet.serve.http.messages import arguments_of, text_of
 from linnet.serve.http.output import Output
 from linnet.serve.http.prompt import read_effort, read_switches, render, switches
 from linnet.serve.http.running import Run
-from linnet.serve.http.sampling import NO_EFFECT, read_ends, read_sampling
+from linnet.serve.http.sampling import read_ends, read_no_effect, read_sampling
 from linnet.serve.http.service import Service, identity
 from linnet.serve.request import Request
 
@@ -105,9 +105,7 @@ def read_response(service: Service, body: Any) -> ResponseCall:
         "timeout": service.limits.timeout,
         **read_ends(fields, engine, text),
     }
-    metadata = fields.mapping("metadata") or {}
-    user = fields.text("user")
-    fields.accept(*NO_EFFECT)
+    told = read_no_effect(fields)
     fields.only("truncation", "disabled")
     fields.only("service_tier", "auto", "default")
     fields.only("background", False)
@@ -131,7 +129,7 @@ def read_response(service: Service, body: Any) -> ResponseCall:
     echo = {
         "instructions": instructions,
         "max_output_tokens": most,
-        "metadata": metadata,
+        "metadata": told["metadata"] or {},
         "parallel_tool_calls": parallel is not False,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
@@ -141,7 +139,7 @@ def read_response(service: Service, body: Any) -> ResponseCall:
         "truncation": "disabled",
         "previous_response_id": None,
         "store": False,  # nothing is ever kept
-        "user": user,
+        "user": told["user"],
         "error": None,
         "incomplete_details": None,
     }

@@ -12,9 +12,15 @@ from linnet.text.open import TextModel
 from linnet.text.sampling import Sampling
 
 # Accepted, and without effect by their nature: they are for the operator of the API.
-NO_EFFECT = ("user", "metadata", "store", "safety_identifier", "prompt_cache_key")
+_NO_EFFECT = ("user", "safety_identifier", "prompt_cache_key")
 
 _MOST_STOPS = 16
+
+
+def read_no_effect(fields: Fields) -> dict[str, Any]:
+    """The fields that change nothing by their nature, as given."""
+    texts = {name: fields.text(name) for name in _NO_EFFECT}
+    return {**texts, "metadata": fields.mapping("metadata"), "store": fields.flag("store")}
 
 
 def read_sampling(fields: Fields, text: TextModel) -> Sampling:
