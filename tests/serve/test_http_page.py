@@ -27,7 +27,12 @@ def size(x: list[int]) -> int:
     return len(x)  # <script>document.title = "wrong"</script>
 ```
 
-That is all."""
+## All of it
+
+- **One** point
+  1. and one of `its` own
+
+2 * 3 ** 2 is all."""
 
 
 def script(prompt: str) -> str:
@@ -80,7 +85,8 @@ def page(browser: Any, server: Served) -> Iterator[Any]:
 
 def ask(page: Any, text: str) -> None:
     # The page gives the focus back by itself, a moment after a dialog closes or an answer ends.
-    page.wait_for_function("document.activeElement.id === 'question'")
+    # (Asked from here: a page with this policy may not evaluate what it would have to wait for.)
+    until(lambda: bool(page.evaluate("document.activeElement.id === 'question'")))
     page.keyboard.type(text)
     page.keyboard.press("Enter")
 
@@ -108,6 +114,11 @@ def test_a_question_by_keyboard(page: Any, engine: ScriptedEngine) -> None:
     assert answer.locator(".code span").text_content() == "python"
     text = answer.locator("> .text")
     assert text.locator("p code").first.text_content() == "len(x)"
+    # Headings, points and what is bold; the rest as it was written.
+    assert text.locator(".head").text_content() == "All of it"
+    assert text.locator(".item").all_text_contents() == ["• One point", "1. and one of its own"]
+    assert text.locator("strong").all_text_contents() == ["One"]
+    assert text.locator("p").last.text_content() == "2 * 3 ** 2 is all."
     # Nothing of an answer is ever HTML.
     assert "<b>no tags</b>" in text.text_content() and text.locator("b, script").count() == 0
     assert "wrong" not in page.title()
@@ -177,6 +188,24 @@ def test_errors_are_said(page: Any, engine: ScriptedEngine) -> None:
     assert not page.locator("#error").is_visible()
     page.get_by_role("button", name="New chat").click()
     assert page.locator("article").count() == 0
+
+
+def test_a_server_that_goes_in_mid_stream_is_said(browser: Any, engine: ScriptedEngine) -> None:
+    with served(engine) as server:
+        page = browser.new_page()
+        page.goto(server.url)
+        until(lambda: "tiny" in page.title())
+        ask(page, "long")
+        page.get_by_text("word word word").wait_for()
+        server.server.stop()
+        server.server.stop()
+        page.wait_for_selector("#error:visible")
+        assert page.locator("#error").text_content() == "The server broke off."
+        assert "word" in page.locator("article.assistant").text_content()  # what came is kept
+    ask(page, "again")
+    until(lambda: page.locator("#error").text_content() == "The server cannot be reached.")
+    assert page.locator("#question").input_value() == "again"
+    page.close()
 
 
 def test_a_key_is_asked_for(browser: Any, engine: ScriptedEngine) -> None:

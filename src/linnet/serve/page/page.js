@@ -48,8 +48,7 @@ function show(place, text) {
   const lines = text.split("\n");
   let plain = [];
   const flush = () => {
-    const said = plain.join("\n").trim();
-    if (said) parts.push(paragraph(said));
+    parts.push(...prose(plain));
     plain = [];
   };
   for (let i = 0; i < lines.length; i++) {
@@ -72,12 +71,44 @@ function show(place, text) {
   place.replaceChildren(...parts);
 }
 
+// Headings, points of lists and what lies between them. Other markup stays as it was written.
+function prose(lines) {
+  const parts = [];
+  let plain = [];
+  const flush = () => {
+    const said = plain.join("\n").replace(/^\n+|\s+$/g, "");
+    if (said) parts.push(paragraph(said));
+    plain = [];
+  };
+  for (const line of lines) {
+    const head = /^\s{0,3}#{1,6}\s+(.*?)[\s#]*$/.exec(line);
+    const point = /^(\s*)([-*+]|\d{1,3}[.)])\s+(.*)$/.exec(line);
+    if (head) {
+      flush();
+      const title = paragraph(head[1]);
+      title.className = "head";
+      parts.push(title);
+    } else if (point) {
+      flush();
+      const mark = point[2].length > 1 ? point[2] : "•";
+      const item = paragraph(`${mark} ${point[3]}`);
+      item.className = `item deep-${Math.min(3, Math.floor(point[1].length / 2))}`;
+      parts.push(item);
+    } else {
+      plain.push(line);
+    }
+  }
+  flush();
+  return parts;
+}
+
 function paragraph(text) {
   const p = document.createElement("p");
-  for (const piece of text.split(/(`[^`\n]+`)/)) {
-    if (piece.length > 2 && piece.startsWith("`") && piece.endsWith("`")) {
-      const inline = document.createElement("code");
-      inline.textContent = piece.slice(1, -1);
+  for (const piece of text.split(/(`[^`\n]+`|\*\*[^*\n]+\*\*)/)) {
+    const mark = piece.startsWith("`") ? 1 : piece.startsWith("**") ? 2 : 0;
+    if (mark && piece.length > 2 * mark && piece.endsWith(piece.slice(0, mark))) {
+      const inline = document.createElement(mark === 1 ? "code" : "strong");
+      inline.textContent = piece.slice(mark, -mark);
       p.append(inline);
     } else {
       p.append(piece);
@@ -179,7 +210,7 @@ async function ask(question) {
   messages.push({ role: "user", content: question });
   show(turn("user", "You").text, question);
   const view = turn("assistant", model || "Model");
-  const answer = { content: "", reasoning: "", reason: null, usage: null };
+  const answer = { content: "", reasoning: "", reason: null, usage: null, came: false };
   const mine = new AbortController();
   running = mine;
   busy(true);
@@ -188,7 +219,10 @@ async function ask(question) {
   let drawn = false;
   const draw = () => {
     drawn = false;
-    if (answer.reasoning) show(thoughts(view).text, answer.reasoning);
+    if (answer.reasoning) {
+      show(thoughts(view).text, answer.reasoning);
+      if (answer.content) view.thoughts.summary.textContent = "Thoughts";
+    }
     show(view.text, answer.content);
     scroll();
   };
@@ -201,6 +235,7 @@ async function ask(question) {
   try {
     if (!model) await learn();
     for await (const event of events(mine.signal)) {
+      answer.came = true;
       if (event.error) throw new Error(event.error.message);
       if (event.usage) answer.usage = event.usage;
       const choice = event.choices && event.choices[0];
@@ -219,7 +254,8 @@ async function ask(question) {
     if (!answer.reason) error = "The server broke off.";
   } catch (e) {
     if (mine.signal.aborted) stopped = true;
-    else error = e instanceof TypeError ? "The server cannot be reached." : e.message;
+    else if (!(e instanceof TypeError)) error = e.message;
+    else error = answer.came ? "The server broke off." : "The server cannot be reached.";
   }
   draw();
   if (view.thoughts) view.thoughts.summary.textContent = "Thoughts";
@@ -242,6 +278,7 @@ async function ask(question) {
       turns.lastElementChild?.remove(); // the question goes back to where it can be sent again
       if (!$("question").value) $("question").value = question;
     }
+    scroll(); // there is less room now
   }
   $("question").focus();
 }
