@@ -168,6 +168,7 @@ def test_what_fits_this_machine(
     assert any("19.7 GB fits, with a context of up to" in line for line in lines)
     assert any(line.startswith("  as declared") and "does not fit" in line for line in lines)
     assert any("--quantize int8" in line and "does not fit" in line for line in lines)
+    assert any(line.startswith("Weights of a file in this format are mapped") for line in lines)
     assert main([*asked, "--cache", "int8", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["caches"] == 10 * 2 * 2 * 8192 * (256 + 4)

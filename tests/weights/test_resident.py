@@ -172,3 +172,18 @@ def test_large_ranges_lie_within_what_was_asked() -> None:
     small = mmap.mmap(-1, 16 * mmap.PAGESIZE)
     at = address_of(memoryview(small))
     assert large_ranges(at, at + len(small)) == []
+
+
+def test_what_a_load_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LINNET_RESIDENT", raising=False)
+    monkeypatch.setattr(resident, "_large_pages", lambda: True)
+    monkeypatch.setattr(resident, "available_memory", lambda: 20 << 30)
+    monkeypatch.setattr(resident, "_total", lambda: 32 << 30)
+    assert resident.outlook(17 << 30) == (True, "21.5 GB of memory are free")
+    now, reason = resident.outlook(19 << 30)
+    assert not now and reason == "21.5 GB of memory are free, and 2.1 GB of them are to stay so"
+    assert resident.outlook(1 << 20) == (False, "they are few")
+    monkeypatch.setenv("LINNET_RESIDENT", "1")
+    assert resident.outlook(1 << 20)[0]
+    monkeypatch.setenv("LINNET_RESIDENT", "0")
+    assert resident.outlook(17 << 30) == (False, "LINNET_RESIDENT is 0")

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         print(dumps({"version": 1, "generics": target.generics, **found}, indent=2))
     else:
         print(shown(target, found, args.tokens))
-        print("\n".join(predicted.fits(args)))
+        print("\n".join([*read_in(found), *predicted.fits(args)]))
     return 0
 
 
@@ -159,6 +159,19 @@ def shown(target: Target, found: Found, tokens: int) -> str:
     assert isinstance(together, int)
     lines.append(f"  {'together, at most':<28}{human(together):>10}")
     return "\n".join(lines)
+
+
+def read_in(found: Found) -> list[str]:
+    """What a load does with weights that a file holds as they are kept."""
+    from linnet.weights.resident import outlook
+
+    weights = found["weights"]
+    assert isinstance(weights, int)
+    if not weights:
+        return []
+    now, reason = outlook(weights)
+    does = "reads them in" if now else "leaves them there, to come in as they are touched"
+    return [f"Weights of a file in this format are mapped; a load now {does}: {reason}"]
 
 
 def _name(path: Path) -> str:

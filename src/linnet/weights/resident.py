@@ -85,10 +85,9 @@ def bring_in(lent: Sequence[tuple[MappedFile, Ranges]], wanted: bool | None = No
         return Brought()
     pieces = [piece for file, ranges in lent for piece in _pieces(file, ranges)]
     size = sum(piece.stop - piece.start for piece in pieces)
-    if not size or (wanted is None and (size < LEAST or not _large_pages())):
+    if not size or (wanted is None and _not_worth_it(size)):
         return Brought()
-    free = available_memory()
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    free, total = available_memory(), _total()
     if not fits(size, free, total):
         if wanted is None:
             return Brought()
@@ -109,6 +108,35 @@ def bring_in(lent: Sequence[tuple[MappedFile, Ranges]], wanted: bool | None = No
             copied = size - there
             pieces = rest
     return Brought(size, copied)
+
+
+def outlook(size: int) -> tuple[bool, str]:
+    """Whether a load would now bring in `size` bytes of mapped weights, and the reason."""
+    wanted = chosen(None)
+    if sys.platform != "linux":
+        return False, "only Linux reads them in"
+    if wanted is False:
+        return False, "LINNET_RESIDENT is 0"
+    if wanted is None and (reason := _not_worth_it(size)):
+        return False, reason
+    free, total = available_memory(), _total()
+    if free is None:
+        return False, "how much memory is free is not known"
+    told = f"{free / 1e9:.1f} GB of memory are free"
+    if not fits(size, free, total):
+        return False, f"{told}, and {max(SPARE, total // 16) / 1e9:.1f} GB of them are to stay so"
+    return True, told
+
+
+def _not_worth_it(size: int) -> str:
+    """Why nothing is brought in unasked, whatever memory has room for; empty where it is."""
+    if size < LEAST:
+        return "they are few"
+    return "" if _large_pages() else "the system gives no large pages"
+
+
+def _total() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _pieces(file: MappedFile, ranges: Ranges) -> Iterator[Piece]:
