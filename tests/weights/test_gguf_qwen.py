@@ -3,6 +3,7 @@ the logits of llama.cpp on the same file."""
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +89,37 @@ def stored(path: str, x: np.ndarray) -> list[tuple[str, np.ndarray]]:
     return [(f"blk.{layer}.{name}", y) for name, y in found]
 
 
-def write(file: Path, model: Any, kinds: dict[str, str]) -> None:
-    """`kinds`: the format of each tensor whose name holds a key; the last that fits counts."""
+# Blocks of 256 elements that nobody here can write: where their f16 scales stand (those of the
+# steps, those of the least values), and the bytes of a block.
+FIELDS = {
+    "Q4_K": ((0,), (2,), 144), "Q5_K": ((0,), (2,), 176), "Q6_K": ((208,), (), 210),
+    "IQ4_XS": ((0,), (), 136),
+}  # fmt: skip
+
+
+def made_up(kind: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
+    """Random blocks of a format, whose values are about as large as weights are."""
+    steps, least, size = FIELDS[kind]
+    random = np.random.default_rng(seed)
+    raw = random.integers(0, 256, (*shape[:-1], shape[-1] // 256, size)).astype(np.uint8)
+
+    def put(places: tuple[int, ...], scale: float) -> None:
+        for at in places:
+            raw[..., at : at + 2] = np.frombuffer(np.float16(scale).tobytes(), np.uint8)
+
+    flat = raw.reshape(*shape[:-1], -1)
+    put(steps, 1e-4)
+    put(least, 1e-4)
+    # A least value is at most 63 steps of its own; what it takes off is about half of the rest.
+    spread = float(gguf.quants.dequantize(flat, gguf.GGMLQuantizationType[kind]).std())
+    put(steps, 2e-6 / spread)
+    put(least, 2e-6 / spread)
+    return flat
+
+
+def write(file: Path, model: Any, kinds: dict[str, str], widened: bool = False) -> None:
+    """`kinds`: the format of each tensor whose name holds a key; the last that fits counts.
+    `widened`: the values that those blocks mean, in f32."""
     w = gguf.GGUFWriter(file, "qwen35moe")
     w.add_block_count(4)
     w.add_context_length(256)
@@ -125,7 +155,16 @@ def write(file: Path, model: Any, kinds: dict[str, str]) -> None:
                 w.add_tensor(name, x)
                 continue
             number = gguf.GGMLQuantizationType[kind]
-            w.add_tensor(name, gguf.quants.quantize(x, number), raw_dtype=number)
+            if kind in FIELDS:
+                raw = made_up(kind, x.shape, zlib.crc32(name.encode()))
+                values = gguf.quants.dequantize(raw, number)
+            else:
+                raw = gguf.quants.quantize(x, number)
+                values = gguf.quants.dequantize(raw, number)
+            if widened:
+                w.add_tensor(name, np.ascontiguousarray(values, np.float32))
+            else:
+                w.add_tensor(name, raw, raw_dtype=number)
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()
@@ -191,6 +230,51 @@ def test_as_stored(file: Path) -> None:
     opened = load(file)
     for path in kinds:
         assert torch.equal(model.state_dict()[path] + 0, opened.state_dict()[path]), path
+
+
+# Formats of other blocks in one file; gate and up of the experts have two of them.
+MORE = {
+    "": "Q8_0", "token_embd": "Q6_K", "output.weight": "Q6_K", "attn_qkv": "Q5_K",
+    "attn_gate": "IQ4_XS", "attn_q.": "Q4_K", "attn_k.": "IQ4_XS", "attn_v.": "Q5_K",
+    "ffn_gate_exps": "IQ4_XS", "ffn_up_exps": "Q5_K", "ffn_gate_shexp": "Q4_K",
+}  # fmt: skip
+
+
+def test_files_of_more_formats(exact: Any, tmp_path: Path) -> None:
+    """Read as stored or widened, the values are those that `gguf` finds in the blocks."""
+    few, wide = tmp_path / "few.gguf", tmp_path / "wide.gguf"
+    write(few, exact, MORE)
+    write(wide, exact, MORE, widened=True)
+    wanted = load(wide).state_dict()
+    stored = load(few, quantize="stored")
+    kinds = {p: t.source.kind for p, t in stored.state_dict().items() if hasattr(t, "source")}
+    assert set(kinds.values()) == {"q8_0", "q6_k", "q4_k"}  # the others are widened
+    for path, tensor in load(few).state_dict().items():
+        assert torch.equal(tensor, wanted[path]), path
+        assert torch.equal(stored.state_dict()[path] + 0, wanted[path]), path
+    ours = stored.forward([TOKENS])[0]
+    exactly = load(wide).forward([TOKENS])[0]
+    assert float((ours - exactly).norm()) < 0.5 * float(exactly.norm())
+
+
+@pytest.mark.parametrize("kinds", [MIXED, MORE], ids=["mixed", "more"])
+def test_llama_cpp_on_the_values_of_a_file(
+    kinds: dict[str, str], exact: Any, tmp_path: Path
+) -> None:
+    """Where nothing rounds activations, its logits are ours: every tensor is in its place."""
+    llama_cpp = pytest.importorskip("llama_cpp")
+    few, wide = tmp_path / "few.gguf", tmp_path / "wide.gguf"
+    write(few, exact, kinds)
+    write(wide, exact, kinds, widened=True)
+    ours = load(few).forward([TOKENS])[0].numpy()
+    near = {"wide": 1e-3, "few": 0.5}
+    for file in (wide, few):
+        other = llama_cpp.Llama(str(file), n_ctx=64, n_threads=1, verbose=False, logits_all=True)
+        other.eval(TOKENS)
+        theirs = np.array(other.scores[: len(TOKENS)])
+        far = float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs))
+        print(file.stem, far)
+        assert far < near[file.stem]
 
 
 def test_heads_that_do_not_go_together(exact: Any, tmp_path: Path) -> None:
