@@ -72,13 +72,19 @@ def test_all_entries(dtype: str, models: Path, monkeypatch: pytest.MonkeyPatch) 
     assert torch_model.native.module is None
 
 
-@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+# The code is the same for all forms of weights: it tells them apart when it runs.
+FORMS = [(dtype, quantize) for dtype in ("f32", "bf16") for quantize in (None, "int8", "int4")]
+
+
+@pytest.mark.parametrize(("dtype", "quantize"), FORMS)
 def test_rows_do_not_depend_on_each_other(
-    dtype: str, models: Path, monkeypatch: pytest.MonkeyPatch
+    dtype: str, quantize: str | None, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LINNET_BACKEND", "native")
     generics = {**GENERICS, "T": dtype}
-    model = linnet.load(models / "qwen3.6-35b-a3b", weights="random", generics=generics)
+    model = linnet.load(
+        models / "qwen3.6-35b-a3b", weights="random", generics=generics, quantize=quantize
+    )
     random = torch.Generator().manual_seed(5)
     texts = torch.randint(0, 97, (5, 40), generator=random)
     together = model.forward(texts)
@@ -93,16 +99,26 @@ def test_rows_do_not_depend_on_each_other(
     assert torch.equal(alone, beside)
 
 
-def test_a_prompt_cut_at_a_chunk(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("dtype", "quantize"), FORMS)
+def test_a_prompt_cut_at_a_chunk(
+    dtype: str, quantize: str | None, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LINNET_BACKEND", "native")
-    generics = {**GENERICS, "T": "f32", "Batch": 1}
-    model = linnet.load(models / "qwen3.6-35b-a3b", weights="random", generics=generics)
+    generics = {**GENERICS, "T": dtype, "Batch": 1}
+    model = linnet.load(
+        models / "qwen3.6-35b-a3b", weights="random", generics=generics, quantize=quantize
+    )
     text = torch.randint(0, 97, (1, 140), generator=torch.Generator().manual_seed(6))
     whole = model.prefill(text, pos=0)
-    model.reset_state()
-    model.prefill(text[:, :64], pos=0)
-    model.prefill(text[:, 64:128], pos=64)
-    assert torch.equal(model.prefill(text[:, 128:], pos=128), whole)
+    states = {path: state.clone() for path, state in model.state.items()}
+    for ends in ((64, 128), (64,), (128,)):
+        model.reset_state()
+        start = 0
+        for end in (*ends, 140):
+            found = model.prefill(text[:, start:end], pos=start)
+            start = end
+        assert torch.equal(found, whole), ends
+        assert all(torch.equal(states[path], state) for path, state in model.state.items()), ends
 
 
 def test_wrong_arguments_leave_states_alone(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
