@@ -43,13 +43,22 @@ TEMPLATE = """\
 """
 
 
+# Sizes at which maps and experts have groups to be packed in, for both kinds of model.
+WIDE: dict[str, Any] = {"H": 64, "HeadDim": 32}
+WIDE_HYBRID: dict[str, Any] = {**WIDE, "ExpertInner": 64, "SharedInner": 64, "KeyDim": 16,
+                               "ValueDim": 16, "Conv": 128}  # fmt: skip
+WIDE_PLAIN: dict[str, Any] = {**WIDE, "Inner": 96}
+
+
 def _load(package: str, generics: dict[str, Any], backend: str) -> Any:
     """On the torch backend unless said otherwise: compiling C for each size takes longer than
-    these tests."""
+    these tests. `quantize` and `cache` among the generics are options of the load; packed weights
+    come with sizes that have something to pack."""
+    options = {name: generics.pop(name) for name in ("quantize", "cache") if name in generics}
     before = os.environ.get("LINNET_BACKEND")
     os.environ["LINNET_BACKEND"] = backend
     try:
-        return linnet.load(MODELS / package, weights="random", generics=generics)
+        return linnet.load(MODELS / package, weights="random", generics=generics, **options)
     finally:
         if before is None:
             del os.environ["LINNET_BACKEND"]
@@ -66,7 +75,8 @@ def hybrid(context: int = 256, backend: str = "torch", **more: Any) -> Any:
         "TopK": 2, "Experts": 4, "ExpertInner": 16, "SharedInner": 16, "Batch": 1,
         "MaxSeq": context, "T": "f32",
     }  # fmt: skip
-    return _load("qwen3.6-35b-a3b", {**generics, **more}, backend)
+    wide = WIDE_HYBRID if "quantize" in more else {}
+    return _load("qwen3.6-35b-a3b", {**generics, **wide, **more}, backend)
 
 
 @cache
@@ -76,7 +86,8 @@ def plain(context: int = 256, backend: str = "torch", **more: Any) -> Any:
         "Vocab": VOCABULARY, "H": 32, "Inner": 48, "Heads": 4, "KvHeads": 2, "HeadDim": 8,
         "Layers": 2, "Batch": 1, "MaxSeq": context, "T": "f32",
     }  # fmt: skip
-    return _load("smollm2-135m-instruct", {**generics, **more}, backend)
+    wide = WIDE_PLAIN if "quantize" in more else {}
+    return _load("smollm2-135m-instruct", {**generics, **wide, **more}, backend)
 
 
 KINDS = {"hybrid": hybrid, "plain": plain}

@@ -38,8 +38,10 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def soak(kind: str, dtype: str, count: int, clients: int, rows: int) -> tuple[int, int]:
-    model = KINDS[kind](256, backend="native", T=dtype)
+def soak(
+    kind: str, dtype: str, count: int, clients: int, rows: int, **options: Any
+) -> tuple[int, int]:
+    model = KINDS[kind](256, backend="native", T=dtype, **options)
     with start(model, 1) as engine:
         alone = [engine.run(asked(which)).choices for which in range(PROMPTS)]
     wrong: list[str] = []
@@ -89,9 +91,28 @@ def test_bitwise(kind: str, dtype: str) -> None:
     assert served > 30 and left > 5
 
 
+# Few bits; the cache of a hybrid model too.
+PACKED = [
+    ("hybrid", "bf16", {"quantize": "int4"}), ("hybrid", "f32", {"quantize": "int8"}),
+    ("hybrid", "bf16", {"quantize": "int8", "cache": "int8"}),
+    ("plain", "bf16", {"quantize": "int4", "cache": "int8"}), ("plain", "f32", {"quantize": "int4"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "dtype", "options"), [PACKED[0], PACKED[3]])
+def test_packed_bitwise(kind: str, dtype: str, options: dict[str, str]) -> None:
+    model = KINDS[kind](256, backend="native", T=dtype, **options)
+    forms = [t.source.kind for t in model.state_dict().values() if hasattr(t, "source")]
+    assert "int4" in forms and len(forms) > 8
+    served, left = soak(kind, dtype, 96, 12, 5, **options)
+    assert served > 30 and left > 5
+
+
 @pytest.mark.fuzz
-@pytest.mark.parametrize("dtype", ["bf16", "f32"])
-@pytest.mark.parametrize("kind", ["hybrid", "plain"])
-def test_a_thousand_bitwise(kind: str, dtype: str) -> None:
-    served, left = soak(kind, dtype, 1000, 20, 7)
+@pytest.mark.parametrize(
+    ("kind", "dtype", "options"),
+    [*((kind, dtype, {}) for kind in ("hybrid", "plain") for dtype in ("bf16", "f32")), *PACKED],
+)
+def test_a_thousand_bitwise(kind: str, dtype: str, options: dict[str, str]) -> None:
+    served, left = soak(kind, dtype, 1000, 20, 7, **options)
     assert served > 400 and left > 100
