@@ -27,8 +27,10 @@ def runtime(name: str) -> str | None:
 
 FILES = (
     "test_native_packed.py", "test_native_models.py", "test_native_caches.py",
-    "test_native_slices.py", "test_native_kernels.py",
+    "test_native_slices.py", "test_native_kernels.py", "test_native_attention.py", "test_choose.py",
 )  # fmt: skip
+# Their tests are of one instruction set each, by their names.
+BY_LEVEL = ("packed", "caches", "kernels", "attention")
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -42,8 +44,6 @@ def test_under_sanitizers(
     needs, _ = compiler.LEVELS[level]
     if not set(needs) <= compiler.cpu_features():
         pytest.skip(f"this machine lacks {level}")
-    if name == "test_native_kernels.py" and level != "avx512":
-        pytest.skip("it goes through all levels by itself")
     libraries = [runtime("libasan.so"), runtime("libubsan.so")]
     if None in libraries:
         pytest.skip("the compiler has no sanitizers")
@@ -61,10 +61,13 @@ def test_under_sanitizers(
         "XDG_CACHE_HOME": str(kept),
         "OMP_NUM_THREADS": "2",
     }
-    if name == "test_native_kernels.py":
-        del environment["LINNET_NATIVE_LEVEL"]
+    chosen: list[str] = []
+    if name.removeprefix("test_native_").removesuffix(".py") in BY_LEVEL:
+        others = [f"{other}{end}" for other in compiler.LEVELS if other != level for end in "-]"]
+        chosen = ["-k", f"not ({' or '.join(others)})"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(HERE / name)],
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *chosen,
+         str(HERE / name)],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]

@@ -175,7 +175,7 @@ def address(array: np.ndarray | None) -> int:
     return 0 if array is None else array.ctypes.data_as(ctypes.c_void_p).value or 0
 
 
-@pytest.mark.parametrize("level", [LEVELS[0], "plain"])
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(("kind", "group"), FORMATS)
 def test_packed_linear(
     kind: str, group: int, level: str, optimized: Any, monkeypatch: pytest.MonkeyPatch
@@ -218,7 +218,7 @@ def test_packed_tail(
     check_linear(kind, group, level, uneven, monkeypatch, IN + 64)
 
 
-@pytest.mark.parametrize("level", [LEVELS[0], "plain"])
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
     ("kind", "group"),
     [("int8", 32), ("int8", 128), ("int4", 64), ("int4", 128), ("int4 zero", 128), ("q4_1", 32),
