@@ -1,4 +1,4 @@
-"""Long runs: the kernels' tests under sanitizers, and every op at many random sizes."""
+"""Long runs: the kernels' tests under sanitizers; every op and packed weights at random sizes."""
 
 from __future__ import annotations
 
@@ -73,11 +73,12 @@ def test_under_sanitizers(
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
 
+@pytest.mark.parametrize("name", ["test_native_kernels.py", "test_native_packed.py"])
 @pytest.mark.parametrize("seed", range(20))
-def test_random_sizes(seed: int) -> None:
+def test_random_sizes(seed: int, name: str) -> None:
     environment = {**os.environ, "LINNET_TEST_SEED": str(seed)}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", str(HERE / "test_native_kernels.py")],
+        [sys.executable, "-m", "pytest", "-q", "-x", str(HERE / name)],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-4000:]

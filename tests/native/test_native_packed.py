@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import random as random_module
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +151,12 @@ FORMATS = [
 LEVELS = [
     name for name, (needs, _) in compiler.LEVELS.items() if set(needs) <= compiler.cpu_features()
 ]
-OUT, IN = 37, 512
+OUT, IN, ROWS, CHOICES = 37, 512, 33, 50
+# `make fuzz` runs this file again and again with sizes of its own.
+if "LINNET_TEST_SEED" in os.environ:
+    _random = random_module.Random(int(os.environ["LINNET_TEST_SEED"]))
+    OUT, IN = _random.randint(1, 260), 512 * _random.randint(1, 4)
+    ROWS, CHOICES = _random.randint(12, 200), _random.randint(8, 200)
 
 
 def compiled(folder: Path, width: int) -> Any:
@@ -192,9 +199,9 @@ def check_linear(
     made = make(kind, OUT, width, group, random)
     module.bind("weight", address(made["data"]), kind.split()[0], address(made.get("scale")),
                 address(made.get("zero")), group)  # fmt: skip
-    x = random.normal(size=(33, width)).astype(np.float32)
-    y = np.zeros((33, OUT), np.float32)
-    module.entries["apply"]([address(x)], {"N": 33}, [address(y)])
+    x = random.normal(size=(ROWS, width)).astype(np.float32)
+    y = np.zeros((ROWS, OUT), np.float32)
+    module.entries["apply"]([address(x)], {"N": ROWS}, [address(y)])
     expected = x @ made["values"].astype(np.float32).T
     # Activations are rounded to 8 bits: about 1 / 250 of the largest of 32, at random signs.
     bound = 0.012 * np.linalg.norm(x, axis=1)[:, None] * np.linalg.norm(made["values"], axis=1)
@@ -236,11 +243,11 @@ def test_packed_experts(
     made = make(kind, 6 * OUT, IN, group, random)
     module.bind("experts", address(made["data"]), kind.split()[0], address(made.get("scale")),
                 address(made.get("zero")), group)  # fmt: skip
-    x = random.normal(size=(50, IN)).astype(np.float32)
-    score = random.normal(size=(50, 6)).astype(np.float32)
+    x = random.normal(size=(CHOICES, IN)).astype(np.float32)
+    score = random.normal(size=(CHOICES, 6)).astype(np.float32)
     score[:, :3] += 2  # the others get a row or a few
-    y = np.zeros((50, 2, OUT), np.float32)
-    module.entries["chosen"]([address(x), address(score)], {"N": 50}, [address(y)])
+    y = np.zeros((CHOICES, 2, OUT), np.float32)
+    module.entries["chosen"]([address(x), address(score)], {"N": CHOICES}, [address(y)])
     values = made["values"].reshape(6, OUT, IN).astype(np.float32)
     who = np.argsort(-score, axis=1)[:, :2]
     expected = np.einsum("ni,nkoi->nko", x, values[who])
@@ -258,7 +265,7 @@ def test_packed_rows(kind: str, group: int, optimized: Any) -> None:
     made = make(kind, OUT, IN, group, np.random.default_rng(3))
     module.bind("weight", address(made["data"]), kind.split()[0], address(made.get("scale")),
                 address(made.get("zero")), group)  # fmt: skip
-    ids = np.array([4, 0, OUT - 1, 4], np.int32)
+    ids = np.array([min(4, OUT - 1), 0, OUT - 1, min(4, OUT - 1)], np.int32)
     y = np.zeros((4, IN), np.float32)
     module.entries["rows"]([address(ids)], {"N": 4}, [address(y)])
     assert np.allclose(y, made["values"][ids], rtol=1e-5, atol=1e-4)
