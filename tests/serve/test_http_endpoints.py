@@ -289,6 +289,13 @@ def test_embeddings(client: Any, server: Served) -> None:
         for body in ({"input": "x" * 65}, {"input": [[]]}, {"input": "a", "dimensions": 9}):
             status, found, _ = encoder.ask("/v1/embeddings", {"model": NAME, **body})
             assert status == 400 and found["error"]["param"] in ("input", "dimensions")
+        lines = encoder.ask("/metrics")[1].decode()
+        for line in (
+            *('linnet_requests_total{reason="stop"} 2.0', "linnet_requests_running 0.0"),
+            *('linnet_requests_total{reason="refused"} 3.0', "linnet_prompt_tokens_total 5.0"),
+            "linnet_request_seconds_count 2.0",
+        ):
+            assert line in lines, lines
         status, found, _ = encoder.ask("/v1/chat/completions", {"model": NAME, "messages": []})
         assert status == 400 and "encoder" in found["error"]["message"]
         assert encoder.ask("/tokenize", {"prompt": "a"})[1]["tokens"] == [97]

@@ -386,6 +386,9 @@ def test_a_signal_while_it_loads(command: subprocess.Popen[str]) -> None:
         ("serve m --batch 0", "--batch"),
         ("serve m --timeout 0", "--timeout"),
         ("serve m --port 99999", "--port"),
+        ("serve m --max-body 1e400", "--max-body"),
+        ("serve m --cache-size -5", "--cache-size"),
+        ("serve m --drain nan", "--drain"),
     ],
 )
 def test_wrong_command_lines(arguments: str, text: str, capsys: Any) -> None:

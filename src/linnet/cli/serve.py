@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from pathlib import Path
@@ -197,12 +198,14 @@ def _check(args: argparse.Namespace) -> None:
             raise UsageError(f"--{name.replace('_', '-')} is {value}; expected an integer above 0")
     for name in ("timeout", "max_body"):
         value = getattr(args, name)
-        if not value > 0:
+        if not 0 < value < math.inf:
             raise UsageError(f"--{name.replace('_', '-')} is {value}; expected a number above 0")
+    for name in ("drain", "cache_size"):
+        value = getattr(args, name)
+        if value is not None and not 0 <= value < math.inf:
+            raise UsageError(f"--{name.replace('_', '-')} is {value}; expected 0 or more")
     if not 0 <= args.port <= 65535:
         raise UsageError(f"--port is {args.port}; expected 0 to 65535")
-    if args.drain < 0:
-        raise UsageError(f"--drain is {args.drain}; expected seconds")
 
 
 def read_keys(given: list[str], paths: list[str]) -> list[str]:

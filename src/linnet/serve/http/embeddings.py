@@ -25,7 +25,7 @@ async def embeddings(service: Service, http: HttpRequest) -> Response:
     body = await read_json(http, service.limits.body)
     service.encoder()
     stopped = threading.Event()
-    with service.place():
+    with service.place(), service.metrics.embedding():
         work = service.in_thread(lambda: _embed(service, body, stopped.is_set))
         try:
             found = await asyncio.wait_for(while_listening(http, work), service.limits.timeout)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from starlette.requests import ClientDisconnect
 
+from linnet.serve.http.errors import ApiError
 from linnet.serve.observer import Observer
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -91,6 +96,28 @@ class Metrics(Observer):
 
     def answered(self, endpoint: str, status: int) -> None:
         self._http.labels(endpoint, str(status)).inc()
+
+    @contextmanager
+    def embedding(self) -> Iterator[None]:
+        """While a request for embeddings is there; how it ended, and in which time."""
+        began = time.monotonic()
+        self.queued()
+        reason = "error"
+        try:
+            yield
+            reason = "stop"
+        except ApiError as error:
+            reason = {504: "timeout", 400: "refused"}.get(error.status, "error")
+            raise
+        except (ClientDisconnect, asyncio.CancelledError):
+            reason = "cancelled"
+            raise
+        finally:
+            if reason == "refused":  # it says nothing of how long requests take
+                self._running.dec()
+                self._ended.labels(reason).inc()
+            else:
+                self.finished(reason, time.monotonic() - began, 0, 0, 0)
 
     def embedded(self, tokens: int) -> None:
         """Inputs of an encoder were computed."""
