@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,55 @@ def test_gptq(tmp_path: Path, bits: int, shuffled: bool) -> None:
     save_file(tensors, tmp_path / "model.safetensors")
     wide = scales.astype(np.float32)
     assert np.array_equal(read(tmp_path), (q - zeros.T[:, index]) * wide.T[:, index])
+
+
+@pytest.mark.parametrize("name", ["config.json", "quantize_config.json"])
+def test_the_second_format_has_zeros_as_meant(tmp_path: Path, name: str) -> None:
+    q, zeros, scales = made(4)
+    tensors = {
+        "a.qweight": np.ascontiguousarray(words(q, 4).T),
+        "a.qzeros": words(zeros, 4),
+        "a.scales": scales,
+    }
+    save_file(tensors, tmp_path / "model.safetensors")
+    said = {"quant_method": "gptq", "checkpoint_format": "gptq_v2", "bits": 4}
+    whole = {"quantization_config": said} if name == "config.json" else said
+    (tmp_path / name).write_text(json.dumps(whole))
+    index = np.arange(IN) // GROUP
+    wide = scales.astype(np.float32)
+    assert np.array_equal(read(tmp_path), (q - zeros.T[:, index]) * wide.T[:, index])
+    (tmp_path / name).write_text("{")
+    with pytest.raises(WeightsError, match=f"{name}: line 1"):
+        open_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("awq", [False, True])
+def test_experts_one_by_one(tmp_path: Path, awq: bool) -> None:
+    """Stacked from their integers, gate above up."""
+    random = np.random.default_rng(7)
+    order = (0, 2, 4, 6, 1, 3, 5, 7)
+    tensors, wanted = {}, []
+    for e in range(3):
+        for part in ("gate_proj", "up_proj"):
+            q = random.integers(0, 16, (OUT, IN))
+            zeros = random.integers(1, 16, (IN // GROUP, OUT))
+            scales = random.uniform(0.01, 0.1, (IN // GROUP, OUT)).astype(np.float16)
+            stem = f"m.experts.{e}.{part}"
+            if awq:
+                tensors[f"{stem}.qweight"] = words(np.ascontiguousarray(q.T), 4, order)
+                tensors[f"{stem}.qzeros"] = words(zeros, 4, order)
+            else:
+                tensors[f"{stem}.qweight"] = np.ascontiguousarray(words(q, 4).T)
+                tensors[f"{stem}.qzeros"] = words(zeros - 1, 4)
+            tensors[f"{stem}.scales"] = scales
+            index = np.arange(IN) // GROUP
+            wanted.append((q - zeros.T[:, index]) * scales.astype(np.float32).T[:, index])
+    save_file(tensors, tmp_path / "model.safetensors")
+    with open_checkpoint(tmp_path) as checkpoint:
+        checkpoint.adapt(["m.experts.gate_up_proj"])
+        assert checkpoint.tensors["m.experts.gate_up_proj"].shape == (3, 2 * OUT, IN)
+        found = np.frombuffer(checkpoint.read("m.experts.gate_up_proj", "f32"), np.float32)
+    assert np.array_equal(found, np.concatenate(wanted).ravel())
 
 
 def test_awq(tmp_path: Path) -> None:

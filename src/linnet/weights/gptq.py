@@ -1,19 +1,22 @@
 """Checkpoints of GPTQ and AWQ: integers packed into i32, a scale and a zero for each group.
 
 For `X.weight` `[Out, In]` they hold `X.qweight`, `X.qzeros`, `X.scales` `[groups, Out]`. GPTQ packs
-along `In` and may have `X.g_idx`, the group of each column; its zeros are one less than meant.
-AWQ packs along `Out`, eight columns to an i32 in the order 0 2 4 6 1 3 5 7. Frantar et al.,
-"GPTQ" (2022); Lin et al., "AWQ" (2023).
+along `In` and may have `X.g_idx`, the group of each column; its zeros are one less than meant, but
+in the format that the configuration beside the file calls `gptq_v2`. AWQ packs along `Out`, eight
+columns to an i32 in the order 0 2 4 6 1 3 5 7. Frantar et al., "GPTQ" (2022); Lin et al., "AWQ"
+(2023).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linnet.errors import WeightsError
 from linnet.weights.dtypes import CHUNK, SIZES, floats, packed
+from linnet.weights.json_text import JsonError, read_json
 from linnet.weights.room import room
 from linnet.weights.tensor_info import TensorInfo
 
@@ -34,11 +37,13 @@ class Integers:
     parts: dict[str, TensorInfo]
     bits: int
     awq: bool
+    less: int = 0  # how much less than meant the zeros are
 
 
 def integers(tensors: Mapping[str, TensorInfo]) -> dict[str, Integers]:
     """The weights that are packed so, by the names of dense ones. Raises WeightsError."""
     found: dict[str, Integers] = {}
+    less: dict[Path, int] = {}
     for name, q in tensors.items():
         if not name.endswith(".qweight"):
             continue
@@ -67,8 +72,33 @@ def integers(tensors: Mapping[str, TensorInfo]) -> dict[str, Integers]:
         nbytes = sum(part.nbytes for part in parts.values())
         kind = "awq" if awq else "gptq"
         info = TensorInfo(f"{stem}weight", kind, (out, width), nbytes, q.file, importer=True)
-        found[info.name] = Integers(info, parts, bits, awq)
+        folder = q.file.parent
+        if not awq and folder not in less:
+            less[folder] = 0 if _format(folder) == "gptq_v2" else 1
+        found[info.name] = Integers(info, parts, bits, awq, 0 if awq else less[folder])
     return found
+
+
+def _format(folder: Path) -> object:
+    """What the configuration beside a file says of GPTQ's format. Raises WeightsError where it
+    cannot be read: the zeros mean one thing or another."""
+    for name in ("quantize_config.json", "config.json"):
+        file = folder / name
+        try:
+            raw = file.read_bytes()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise WeightsError(f"{file}: cannot be read ({error.strerror})") from error
+        try:
+            found = read_json(raw)
+        except JsonError as error:
+            raise WeightsError(f"{file}: {error}") from error
+        if name == "config.json" and isinstance(found, dict):
+            found = found.get("quantization_config")
+        if isinstance(found, dict) and "checkpoint_format" in found:
+            return found["checkpoint_format"]
+    return None
 
 
 def read_integers(
@@ -113,7 +143,7 @@ def read_integers(
     for start in range(0, rows, step):
         stop = min(start + step, rows)
         words = slice(start // per, -(-stop // per))
-        zeros = opened(qzeros[:, words]).astype(np.float32) + (0 if weight.awq else 1)
+        zeros = opened(qzeros[:, words]).astype(np.float32) + weight.less
         if weight.awq:
             q = opened(qweight[:, words]).T
         else:
