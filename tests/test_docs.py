@@ -67,7 +67,10 @@ def test_commands_parse(page: str, line: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 # Lines of blocks that are not run, and why.
-NOT_RUN = {"checkpoint/": "70 GB of weights"}
+NOT_RUN = {
+    "checkpoint/": "70 GB of weights",
+    "client.chat": "asks a server: tests/serve/test_http_documented.py runs it",
+}
 # What the READMEs of the zoo leave to the reader; their weights are drawn where the card's are not
 # here.
 GIVEN = """import torch
