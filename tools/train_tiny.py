@@ -38,6 +38,8 @@ def main() -> None:
     data = torch.frombuffer(bytearray(args.text.read_bytes()), dtype=torch.uint8).long()
     edge = len(data) * 9 // 10
     trained, held = data[:edge], data[edge:]
+    if len(held) <= LENGTH:
+        raise SystemExit(f"{args.text}: {len(data)} bytes, expected at least {10 * (LENGTH + 1)}")
     model = linnet.load(FOLDER, weights="random", generics=SIZES, trainable=True, seed=args.seed)
     with torch.no_grad():
         for path, tensor in model.named_parameters():
@@ -64,7 +66,8 @@ def main() -> None:
             print(f"{share:5.1%} step {step}: {loss.item() / math.log(2):.3f} bits", flush=True)
         step += 1
     with torch.no_grad():
-        rows = held[: 64 * (LENGTH + 1)].view(64, -1)
+        count = min(64, len(held) // (LENGTH + 1))
+        rows = held[: count * (LENGTH + 1)].view(count, -1)
         print(f"{step} steps, held out: {cross_entropy(model, rows).item() / math.log(2):.3f} bits")
     write(model, args.output, bytes(held[:16384].tolist()))
 
