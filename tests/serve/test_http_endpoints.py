@@ -147,6 +147,19 @@ def test_a_streamed_response_equals_it(client: Any) -> None:
         assert [i.type for i in final.output] == [i.type for i in answer.output]
 
 
+def test_a_response_that_fails_on_its_way_says_so_in_an_event() -> None:
+    failing = ScriptedEngine(lambda prompt: RuntimeError("gone"))
+    with served(failing) as server:
+        status, raw, _ = server.ask(
+            "/v1/responses", {"model": NAME, "input": "hi", "stream": True}
+        )  # fmt: skip
+        assert status == 200
+        events = [json.loads(x[6:]) for x in raw.decode().splitlines() if x.startswith("data: ")]
+        assert [e["type"] for e in events] == ["response.created", "response.in_progress", "error"]
+        assert [e["sequence_number"] for e in events] == [0, 1, 2]
+        assert "gone" not in raw.decode() and events[-1]["message"]
+
+
 def test_responses_go_on(client: Any, engine: ScriptedEngine) -> None:
     tool = {"type": "function", **WEATHER["function"]}
     first = client.responses.create(model=NAME, input="tool", tools=[tool])

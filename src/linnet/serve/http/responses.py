@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from starlette.requests import Request as HttpRequest
@@ -57,7 +57,9 @@ async def responses(service: Service, http: HttpRequest) -> Response:
         **call.echo,
     }
     if call.chat.stream:
-        return EventStream(_stream(call.chat, run, head), _error_event, run.cancel)
+        numbers = count()
+        events = _stream(call.chat, run, head, numbers)
+        return EventStream(events, lambda error: _error_event(error, next(numbers)), run.cancel)
     try:
         whole = await while_listening(http, _whole(call.chat, run, head))
     finally:
@@ -315,14 +317,14 @@ async def _whole(call: ChatCall, run: Run, head: dict[str, Any]) -> dict[str, An
     return dict(last["response"])
 
 
-async def _stream(call: ChatCall, run: Run, head: dict[str, Any]) -> AsyncIterator[str]:
-    number = 0
+async def _stream(
+    call: ChatCall, run: Run, head: dict[str, Any], numbers: Iterator[int]
+) -> AsyncIterator[str]:
     async for event in _events(call, run, head):
-        yield data({**event, "sequence_number": number}, event["type"])
-        number += 1
+        yield data({**event, "sequence_number": next(numbers)}, event["type"])
 
 
-def _error_event(error: ApiError) -> str:
+def _error_event(error: ApiError, number: int) -> str:
     shown = error.body["error"]
     event = {"type": "error", "code": shown["code"], "message": shown["message"]}
-    return data(json.dumps({**event, "param": shown["param"], "sequence_number": 0}), "error")
+    return data({**event, "param": shown["param"], "sequence_number": number}, "error")
