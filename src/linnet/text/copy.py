@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from linnet.text.errors import TextError
 from linnet.text.open import TextModel, _places, open_text
 
 TOKENIZER = (
@@ -22,12 +21,9 @@ def copy_text(folder: Path, *places: str | Path | Sequence[str | Path] | None) -
     """Copy tokenizer, template and generation defaults into `folder`; the names written.
 
     They are found as `open_text` finds them. A GGUF file's tokenizer is written as
-    `tokenizer.json`. None where there is no text side.
+    `tokenizer.json`. Raises TextError where there is no text side, or one that cannot be read.
     """
-    try:
-        text = open_text(*places)
-    except TextError:
-        return []
+    text = open_text(*places)
     folders, _ = _places(places)
     home = Path(text.source)
     written: list[str] = []
