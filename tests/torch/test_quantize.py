@@ -62,6 +62,8 @@ def test_what_is_packed() -> None:
                   "linear_attn.conv_weight", "linear_attn.norm.weight"):  # fmt: skip
         assert f"{layer}{dense}" not in found
     assert set(kinds(random_moe(quantize="int8")).values()) == {"int8"}
+    few = kinds(random_moe(quantize="int4", embedding=4))
+    assert few.keys() == found.keys() and set(few.values()) == {"int4"}
 
 
 def test_random_mixture_of_experts(backend: str) -> None:
