@@ -32,6 +32,7 @@ KERNELS = (
     "dot.c",
     "linear.c",
     "many.c",
+    "many_bf16.c",
     "row.c",
     "packed.c",
     "packed_one.c",

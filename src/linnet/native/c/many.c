@@ -10,6 +10,9 @@ size_t many_bytes(const weight *w, long in) {
 #ifdef HAVE_VNNI
     if (w->kind != DENSE && wide_of(w, in)) return wide_bytes(w, in);
 #endif
+#ifdef HAVE_DPBF16
+    if (w->kind == DENSE) return many_bf16_bytes(in);
+#endif
     return w->kind == DENSE ? 0 : OUT_BLOCK * unpacked_bytes(in);
 }
 
@@ -18,33 +21,6 @@ long many_step(const weight *w, long in) {
     if (w->kind != DENSE && wide_of(w, in)) return WIDE_OUTS;
 #endif
     return TILE_OUTS;
-}
-
-// As the body: the product is rounded, then the offset is added and rounded.
-static void offset(const block *b, long o, int outs, float *value) {
-    for (int j = 0; j < outs; j++) {
-        if (b->ytype == T_BF16) value[j] = round_bf16(value[j]);
-        else if (b->ytype == T_F16) value[j] = round_f16(value[j]);
-        value[j] += get(b->bias, b->ytype, o + j);
-    }
-}
-
-static inline __attribute__((always_inline)) void results(const block *b, long r, int count, long o, int outs, float *part) {
-    if (outs == 4 && b->ytype == T_BF16 && !b->bias) {
-        bf16 out[32];
-        narrow16(part, out);
-        if (count > 4) narrow16(part + 16, out + 16);
-        for (int i = 0; i < count; i++) memcpy((bf16 *)b->y + b->dest[r + i] * b->ldy + o, out + 4 * i, 8);
-        return;
-    }
-    for (int i = 0; i < count; i++) {
-        float *value = part + i * TILE_OUTS;
-        const long to = b->dest[r + i] * b->ldy + o;
-        if (b->bias) offset(b, o, outs, value);
-        if (outs == 4) put4(b->y, b->ytype, to, value);
-        else
-            for (int j = 0; j < outs; j++) put(b->y, b->ytype, to + j, value[j]);
-    }
 }
 
 static inline void fetch(block *b, long bytes) {
@@ -56,6 +32,12 @@ void many_rows(block *b, long base, long lo, long hi) {
 #ifdef HAVE_VNNI
     if (b->w->kind != DENSE && wide_of(b->w, b->in)) {
         wide_many(b, base, lo, hi);
+        return;
+    }
+#endif
+#ifdef HAVE_DPBF16
+    if (b->w->kind == DENSE && b->type == T_BF16) {
+        many_bf16(b, base, lo, hi);
         return;
     }
 #endif
@@ -88,7 +70,7 @@ void many_rows(block *b, long base, long lo, long hi) {
                 dot_f32(count, outs, (const float *const *)b->x + r, (const float *)w->data + at, in, in, part);
             else
                 dot_f16(count, outs, (const f16 *const *)b->x + r, (const f16 *)w->data + at, in, in, part);
-            results(b, r, count, o, outs, part);
+            many_results(b, r, count, o, outs, part);
         }
     }
 }

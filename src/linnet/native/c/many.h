@@ -1,6 +1,8 @@
 // Linear maps of many rows, as in prompts and batches: bound by arithmetic.
 #pragma once
+#include "dot.h"
 #include "packed.h"
+#include "values.h"
 
 // A block of rows, by the rows of one weight.
 typedef struct block {
@@ -21,3 +23,34 @@ long many_step(const weight *w, long in); // outputs that are made together
 // Outputs [lo, hi) from weight rows base + [lo, hi), at most OUT_BLOCK of them.
 void many_rows(block *b, long base, long lo, long hi);
 #define OUT_BLOCK 64
+#ifdef HAVE_DPBF16
+void many_bf16(block *b, long base, long lo, long hi); // the same of dense bf16
+size_t many_bf16_bytes(long in);
+#endif
+
+// As the body: the product is rounded, then the offset is added and rounded.
+static inline void many_offset(const block *b, long o, int outs, float *value) {
+    for (int j = 0; j < outs; j++) {
+        if (b->ytype == T_BF16) value[j] = round_bf16(value[j]);
+        else if (b->ytype == T_F16) value[j] = round_f16(value[j]);
+        value[j] += get(b->bias, b->ytype, o + j);
+    }
+}
+
+static inline __attribute__((always_inline)) void many_results(const block *b, long r, int count, long o, int outs, float *part) {
+    if (outs == 4 && b->ytype == T_BF16 && !b->bias) {
+        bf16 out[32];
+        narrow16(part, out);
+        if (count > 4) narrow16(part + 16, out + 16);
+        for (int i = 0; i < count; i++) memcpy((bf16 *)b->y + b->dest[r + i] * b->ldy + o, out + 4 * i, 8);
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        float *value = part + i * TILE_OUTS;
+        const long to = b->dest[r + i] * b->ldy + o;
+        if (b->bias) many_offset(b, o, outs, value);
+        if (outs == 4) put4(b->y, b->ytype, to, value);
+        else
+            for (int j = 0; j < outs; j++) put(b->y, b->ytype, to + j, value[j]);
+    }
+}
