@@ -16,13 +16,10 @@ import numpy as np
 from linnet.errors import BackendError, InputError, how_to_install
 from linnet.serve.errors import ConstraintsUnavailable
 from linnet.serve.request import Constraint
-from linnet.serve.schemas import explained
+from linnet.serve.schemas import Unheld, explained, prepared
 from linnet.text.tokenizer import Tokenizer
 
 _OBJECT = {"type": "object"}
-# Between the tokens of JSON: one space, or a line with its indent. Grammars that allow any white
-# space let a model go on with it for ever.
-_LAYOUT = {"whitespace_flexible": True, "whitespace_pattern": r"[ ]?|\n[ ]{0,16}"}
 
 
 class _Vocabulary:
@@ -83,6 +80,7 @@ class Grammars:
             )
         compiled = llguidance.LLMatcher(self._native, grammar, log_level=0)
         if not compiled.is_error():
+            _try(compiled.deep_copy(), constraint.name)
             return compiled
         error = _first_line(compiled.get_error())
         if constraint.kind == "schema":
@@ -95,6 +93,16 @@ class Grammars:
                 said = explained(schema, _first_line(alone.get_error()))
                 raise InputError(f"{name}{_joined(said)}")
         raise InputError(f"{constraint.name} cannot be used: {error}")
+
+
+def _try(matcher: Any, name: str) -> None:
+    """Goes a step of a grammar: many that are too large say so only then. Raises InputError."""
+    bits = np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8)
+    first = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
+    if len(first):
+        matcher.consume_token(int(first[0]))
+    if matcher.is_error():
+        raise InputError(f"{name} cannot be used: {_first_line(matcher.get_error())}")
 
 
 class Matcher:
@@ -135,7 +143,7 @@ class Matcher:
 
     def _check(self) -> None:
         if self._native.is_error():
-            raise BackendError(f"the grammar failed: {self._native.get_error()}")
+            raise BackendError(f"the grammar failed: {_first_line(self._native.get_error())}")
 
 
 def _grammar(constraint: Constraint) -> str:
@@ -144,17 +152,20 @@ def _grammar(constraint: Constraint) -> str:
     try:
         match constraint.kind:
             case "json":
-                return str(matcher.grammar_from_json_schema(_OBJECT, overrides=_LAYOUT))
+                return str(matcher.grammar_from_json_schema(prepared(_OBJECT)))
             case "schema":
-                schema = json.dumps(_schema(value))
-                return str(matcher.grammar_from_json_schema(schema, overrides=_LAYOUT))
+                schema = json.dumps(prepared(_schema(value)))
+                return str(matcher.grammar_from_json_schema(schema))
             case "regex":
                 return str(matcher.grammar_from_regex(value))
             case "choice":
                 options = [json.dumps(s, ensure_ascii=False) for s in value]
-                return str(matcher.grammar_from_lark(f"start: {' | '.join(options)}"))
+                # One terminal: a rule with an alternative each holds a few thousand at most.
+                return str(matcher.grammar_from_lark(f"start: ONE\nONE: {' | '.join(options)}"))
             case _:
                 return str(matcher.grammar_from_lark(value))
+    except Unheld as e:
+        raise InputError(f"{constraint.name}{e}") from None
     except (ValueError, RecursionError) as e:
         raise InputError(f"{constraint.name} cannot be used: {e}") from None
 

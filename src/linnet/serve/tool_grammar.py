@@ -10,6 +10,7 @@ from typing import Any
 
 from linnet.errors import InputError
 from linnet.serve.arguments import property_of, types
+from linnet.serve.schemas import Unheld, prepared
 
 # Keywords of a string's schema that its text, written without quotes, cannot be held to.
 _UNHELD = ("format", "contentEncoding", "contentMediaType")
@@ -79,7 +80,7 @@ class ToolGrammar:
     # One tool
 
     def _json(self, i: int, tool: Tool, held: bool) -> str:
-        arguments = dict(tool.schema) if held and tool.schema else {"type": "object"}
+        arguments = _held(tool.schema, tool.path) if held and tool.schema else {"type": "object"}
         whole: dict[str, Any] = {
             "type": "object",
             "properties": {"name": {"const": tool.name}, "arguments": arguments},
@@ -90,7 +91,7 @@ class ToolGrammar:
         for key in ("$defs", "definitions"):
             if key in arguments:
                 whole[key] = arguments.pop(key)
-        self._rules.append(f'f{i}: "\\n" %json {json.dumps(whole)} "\\n"')
+        self._rules.append(f'f{i}: "\\n" %json {json.dumps(prepared(whole))} "\\n"')
         return f"f{i}"
 
     def _xml(self, i: int, tool: Tool, held: bool) -> str:
@@ -128,7 +129,8 @@ class ToolGrammar:
             for key in ("$defs", "definitions"):
                 if key in tool.schema:
                     schema = {**schema, key: tool.schema[key]}
-            self._rules.append(f"{rule}: {head} %json {json.dumps(schema)} {tail}")
+            place = f"{tool.path}.properties.{name}"
+            self._rules.append(f"{rule}: {head} %json {json.dumps(_held(schema, place))} {tail}")
             return
         values = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(values, list) and values:
@@ -137,6 +139,14 @@ class ToolGrammar:
             return
         self._rules.append(f"{rule}: {head} {rule}_text")
         self._rules.append(f"{rule}_text[suffix={tail}]: /{_pattern(schema, where, tool)}/")
+
+
+def _held(schema: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """A schema for the grammar library; `place`: where it stands in the request."""
+    try:
+        return prepared(schema)
+    except Unheld as e:
+        raise InputError(f"{place}{e}") from None
 
 
 def _pattern(schema: Mapping[str, Any], where: str, tool: Tool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from linnet.serve.errors import ConstraintsUnavailable
 from linnet.serve.http.errors import bad
 from linnet.serve.http.fields import Fields
 from linnet.serve.request import Constraint
+from linnet.serve.schemas import Unheld, prepared
 from linnet.serve.tool_grammar import Tool, ToolGrammar
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}\Z")
@@ -284,9 +285,9 @@ def _expression(format: Format) -> str:
     """A format as an expression within a grammar."""
     match format.kind:
         case "json":
-            return '%json {"type": "object"}'
+            return f"%json {json.dumps(prepared({'type': 'object'}))}"
         case "schema":
-            return f"%json {json.dumps(format.value)}"
+            return f"%json {json.dumps(_held(format))}"
         case "regex":
             pattern = re.sub(r"(?<!\\)/", r"\/", str(format.value))
             return f"/{pattern}/"
@@ -300,6 +301,16 @@ def _expression(format: Format) -> str:
                 "a grammar of one's own goes neither with tools nor with a model that may think",
                 format.param,
             )  # fmt: skip
+
+
+def _held(format: Format) -> Any:
+    """A format's schema, for the grammar library."""
+    if not isinstance(format.value, Mapping):
+        return format.value
+    try:
+        return prepared(format.value)
+    except Unheld as e:
+        raise bad(f"{format.called}{e}", format.param, "invalid_value") from None
 
 
 def _after_a_thought(grammar: str) -> str:
