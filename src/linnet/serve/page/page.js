@@ -76,16 +76,17 @@ function prose(lines) {
   const parts = [];
   let plain = [];
   const flush = () => {
-    const said = plain.join("\n").replace(/^\n+|\s+$/g, "");
+    while (plain.length && !plain[0].trim()) plain.shift();
+    const said = plain.join("\n").trimEnd();
     if (said) parts.push(paragraph(said));
     plain = [];
   };
   for (const line of lines) {
-    const head = /^\s{0,3}#{1,6}\s+(.*?)[\s#]*$/.exec(line);
+    const head = /^\s{0,3}#{1,6}\s(.*)$/.exec(line);
     const point = /^(\s*)([-*+]|\d{1,3}[.)])\s+(.*)$/.exec(line);
     if (head) {
       flush();
-      const title = paragraph(head[1]);
+      const title = paragraph(head[1].trim());
       title.className = "head";
       parts.push(title);
     } else if (point) {
