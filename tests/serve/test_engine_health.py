@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from http_fakes import served, until
+from http_fakes import NAME, qwen_text, served, until
 from serve_models import alone, plain, tokens
 
 from linnet.serve import Engine, Request, Sampling
@@ -20,7 +20,7 @@ def greedy(prompt, count):
 
 @pytest.fixture
 def engine():
-    with Engine(plain(), rows=2) as found:
+    with Engine(plain(), qwen_text(), rows=2) as found:
         yield found
 
 
@@ -43,9 +43,14 @@ def test_steps_that_stop_are_said(engine, monkeypatch):
         until(lambda: server.ask("/health")[0] == 503)
         status, body, headers = server.ask("/health")
         assert (status, body["status"]) == (503, "stalled") and headers["retry-after"]
+        body = {"model": NAME, "prompt": [1, 2], "max_tokens": 2}
+        status, found, headers = server.ask("/v1/completions", body)
+        assert status == 503 and "do not come back" in found["error"]["message"]
+        assert headers["retry-after"]
         go.set()
         assert handle.result().choices[0].tokens == alone(engine.model, prompt, 6)
         assert server.ask("/health")[0] == 200
+        assert server.ask("/v1/completions", body)[0] == 200
 
 
 def test_who_slept_has_not_stalled(engine):

@@ -161,6 +161,8 @@ class Engine:
         with self._wake:
             if self._phase not in ("starting", "ok"):
                 raise Unavailable(f"the engine takes no requests: it is {self._phase}")
+            if self.health == "stalled":
+                raise Unavailable("the engine takes no requests: its steps do not come back")
             waiting = len(self._inbox) + len(self.runner.schedule.waiting)
             if waiting >= self.runner.schedule.most_waiting:
                 raise QueueFull(waiting, self.retry_after())
