@@ -255,6 +255,8 @@ def served(
         server.stop()
         thread.join(20)
         assert not thread.is_alive()
+        workers = service.threads._threads
+        until(lambda: not any(worker.is_alive() for worker in workers))  # none outlives the server
 
 
 def answers(found: Served) -> bool:

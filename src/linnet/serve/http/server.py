@@ -103,6 +103,7 @@ class Server:
         engine = self._service.engine
         if engine is not None:
             await self._loop.run_in_executor(None, engine.close)
+        self._service.threads.shutdown(wait=False, cancel_futures=True)
         self._log.event("ended")
 
     def _open(self) -> None:
