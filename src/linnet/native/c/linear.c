@@ -7,6 +7,7 @@
 
 #define ROW_BLOCK 192           // rows of one piece of work
 #define BLOCK_BYTES (384 << 10) // most of its weights
+#define LINE_OUTS 32            // results of two bytes that are a line of memory
 
 // f16 goes through f32 copies of the rows in use.
 void dot_f16(int rows, int outs, const f16 *const *x, const f16 *w, long ldw, long k, float *y) {
@@ -39,11 +40,17 @@ void k_linear(ctx *c, int hazard, const weight *w, int type, const void *x, long
     char *own = scratch(c, ROW_BLOCK * 16 + 512 + many_bytes(w, in));
     const void **rows = (const void **)own;
     long *dest = (long *)(own + ROW_BLOCK * 8);
-    // A block of weights is to stay in the second-level cache.
+    // A block of weights is to stay in the second-level cache. Of rows as many in each block, in
+    // whole tiles.
     const long size = row_bytes(w, type, in), step = many_step(w, in);
+    const long row_blocks = (n + ROW_BLOCK - 1) / ROW_BLOCK;
+    const long rows_each = ((n + row_blocks - 1) / row_blocks + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
     long piece = LEAST(out / (8 * c->threads) + 1, MOST(16, BLOCK_BYTES / size));
     piece = LEAST((piece + step - 1) / step * step, OUT_BLOCK);
-    const long out_blocks = (out + piece - 1) / piece, row_blocks = (n + ROW_BLOCK - 1) / ROW_BLOCK;
+    // Whole lines of memory are written at once, where that leaves pieces for all.
+    if (w->kind == DENSE && out / LINE_OUTS * row_blocks >= 4 * c->threads && BLOCK_BYTES / size >= LINE_OUTS)
+        piece = piece < OUT_BLOCK ? LINE_OUTS : OUT_BLOCK;
+    const long out_blocks = (out + piece - 1) / piece;
     const long total = out_blocks * row_blocks;
     block b = {.w = w, .type = type, .ytype = ytype, .in = in, .ldy = ldy, .x = rows, .dest = dest, .bias = bias,
                .y = y, .memory = own + (ROW_BLOCK * 16 + 511) / 64 * 64};
@@ -51,14 +58,14 @@ void k_linear(ctx *c, int hazard, const weight *w, int type, const void *x, long
     if (parallel) share = work_shares(c, total);
     long task = parallel ? work_take(&share) : 0;
     while (task >= 0) {
-        const long r0 = task / out_blocks * ROW_BLOCK, o0 = task % out_blocks * piece;
+        const long r0 = task / out_blocks * rows_each, o0 = task % out_blocks * piece;
         task = parallel ? work_take(&share) : task + 1 < total ? task + 1 : -1;
         if (task >= 0) {
             const long after = task % out_blocks * piece;
             b.ahead = (const char *)w->data + after * size;
             b.ahead_end = (const char *)w->data + LEAST(after + piece, out) * size;
         } else b.ahead = b.ahead_end = NULL;
-        b.n = LEAST(ROW_BLOCK, n - r0);
+        b.n = LEAST(rows_each, n - r0);
         b.quant = quant ? quant + r0 : NULL;
         for (long r = 0; r < b.n; r++) {
             rows[r] = (const char *)x + (r0 + r) * ldx * bytes;

@@ -58,7 +58,7 @@ static inline __attribute__((always_inline)) void products(
     }
 }
 
-// One block of k: from zero or from `sums`, and there again or, at the end, added up in `y`.
+// One block of k: from zero or from `sums`, and there again or, at the end, added up in the rows `y`.
 static inline __attribute__((always_inline)) void tile(
     const int rows, const bf16 *const *x, long from, const bf16 *w, long ldw, long k, const fetch *ahead,
     float *sums, int first, int last, float *y) {
@@ -75,8 +75,11 @@ static inline __attribute__((always_inline)) void tile(
             for (int o = 0; o < TILE_OUTS; o++) acc[r][o] = _mm512_load_ps(sums + (r * TILE_OUTS + o) * 16);
     }
     products(rows, x, from, w, ldw, k, ahead, acc);
-    if (last) tile_sums(rows, TILE_OUTS, (v16(*)[TILE_OUTS])acc, y);
-    else {
+    if (last) {
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++)
+            *(v4 *)(y + r * OUT_BLOCK) = lanes_sum4((v16)acc[r][0], (v16)acc[r][1], (v16)acc[r][2], (v16)acc[r][3]);
+    } else {
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++)
 #pragma GCC unroll 8
@@ -98,8 +101,22 @@ static void tiles(int rows, const bf16 *const *x, long from, const bf16 *w, long
 #undef CASE
 }
 
+// A row's results, which are written at once: they are whole lines of memory.
+static void results(const block *b, long row, long o, long n, float *value) {
+    const long to = b->dest[row] * b->ldy + o;
+    if (b->bias) many_offset(b, o, (int)n, value);
+    if (b->ytype == T_F32) {
+        memcpy((float *)b->y + to, value, n * 4);
+        return;
+    }
+    long i = 0;
+    if (b->ytype == T_BF16)
+        for (; i + 16 <= n; i += 16) narrow16(value + i, (bf16 *)b->y + to + i);
+    for (; i < n; i++) put(b->y, b->ytype, to + i, value[i]);
+}
+
 void many_bf16(block *b, long base, long lo, long hi) {
-    float part[32]; // at most TILE_ROWS rows of TILE_OUTS, in whole vectors
+    _Alignas(64) float value[TILE_ROWS][OUT_BLOCK];
     const long in = b->in, row_tiles = (b->n + TILE_ROWS - 1) / TILE_ROWS; // as even as can be
     const long blocks = (in + K_BLOCK - 1) / K_BLOCK, each = (in + blocks * 32 - 1) / (blocks * 32) * 32;
     const long outs_tiles = (hi - lo + TILE_OUTS - 1) / TILE_OUTS;
@@ -121,12 +138,17 @@ void many_bf16(block *b, long base, long lo, long hi) {
                     b->ahead += ahead.lines * 64, left -= ahead.lines;
                     if (!left) b->ahead += APART, left = APART / 64;
                 }
-                if (hi - o >= TILE_OUTS) tiles(count, x, from, w, in, size, &ahead, sums, !k, k + 1 == blocks, part);
+                float *y = &value[0][o - lo];
+                if (hi - o >= TILE_OUTS) tiles(count, x, from, w, in, size, &ahead, sums, !k, k + 1 == blocks, y);
                 else if (k + 1 == blocks)
-                    dot_bf16(count, (int)(hi - o), x, w - from, in, in, part);
-                if (k + 1 == blocks) many_results(b, r, count, o, (int)LEAST(TILE_OUTS, hi - o), part);
+                    for (int i = 0; i < count; i++) {
+                        float part[TILE_OUTS];
+                        dot_bf16(1, (int)(hi - o), x + i, w - from, in, in, part);
+                        memcpy(y + i * OUT_BLOCK, part, (hi - o) * 4);
+                    }
             }
         }
+        for (int i = 0; i < count; i++) results(b, r + i, lo, hi - lo, value[i]);
     }
 }
 #endif
