@@ -10,7 +10,8 @@ Three parts, each against the same model in f32 with nothing rounded (torch back
 - `minilm`: similarity of sentence vectors, the same way.
 - `stored`: SmolLM2's GGUF file as it lies (`--quantize stored`) against its own values widened,
   so that all there is to see is what activations in 8 bits do; llama.cpp reads the same file
-  and also rounds them, `--llama` names a Python with llama-cpp-python.
+  and also rounds them, `--llama` names a Python with llama-cpp-python. A row shows the same
+  weights, which are in 4 bits already, packed once more.
 
 KL is the mean divergence in nats a token, from the exact model; top-1 the share of places whose
 likeliest token is the same; perplexity that of the text. Nothing here depends on the hour.
@@ -135,8 +136,12 @@ def stored(args: argparse.Namespace) -> None:
     head(f"{SMOLLM2}, {file.name} as stored, {text.numel() - len(text)} tokens of text")
     exact = logits(load(SMOLLM2), text)
     print(line("its values, widened", exact, exact, text))
-    for backend, name in (("torch", "as stored"), ("native", "as stored, activations in 8 bits")):
-        found = logits(load(SMOLLM2, backend, quantize="stored"), text)
+    for backend, quantize, name in (
+        ("torch", "stored", "as stored"),
+        ("native", "stored", "as stored, activations in 8 bits"),
+        ("native", "int4", "int4, from its 4 bits anew"),
+    ):
+        found = logits(load(SMOLLM2, backend, quantize=quantize), text)
         print(line(name, exact, found, text), flush=True)
     if args.llama is None:
         return
