@@ -224,14 +224,15 @@ def engine_load(rows: int, asked: list[list[int]]) -> dict[str, float]:
 
 
 def pauses(streams: int = 4) -> dict[str, float]:
-    """How long running streams wait between tokens, alone and while a long prompt comes in."""
+    """How long running streams wait between tokens while a long prompt comes in, and before and
+    after: their usual time, which grows with what attention reads, lies between the two."""
     from linnet.serve import Delta, Prefilled, Request, Sampling, open_engine
 
     greedy = Sampling(temperature=0.0)
     engine = open_engine(MODEL, rows=8, max_seq=8192)
-    waits: dict[str, list[float]] = {"before": [], "during": []}
+    waits: dict[str, list[float]] = {"start": [], "before": [], "during": [], "after": []}
     with engine:
-        state = {"name": "before"}
+        state = {"name": "start"}
 
         def listener() -> object:
             last: list[float] = []
@@ -249,7 +250,9 @@ def pauses(streams: int = 4) -> dict[str, float]:
             engine.submit(Request(p, greedy, stop_tokens=frozenset()), listener())  # type: ignore[arg-type]
             for p in prompts(streams, 40, 60, 1)
         ]
-        time.sleep(6)
+        time.sleep(2)
+        state["name"] = "before"
+        time.sleep(4)
         state["name"] = "during"
         start = time.perf_counter()
         long = engine.submit(Request(prompts(1, 4096, 4096, 2)[0], greedy, max_tokens=1))
@@ -257,15 +260,21 @@ def pauses(streams: int = 4) -> dict[str, float]:
             if isinstance(event, Prefilled):
                 break
         seconds = time.perf_counter() - start
+        state["name"] = "after"
+        time.sleep(4)
         for handle in handles:
             handle.cancel()
-    usual = statistics.median(waits["before"])
+    before, after = statistics.median(waits["before"]), statistics.median(waits["after"])
+    usual, late = (before + after) / 2, quantile(waits["during"], 0.99)
+    alone = [*waits["before"], *waits["after"]]
     return {
-        "usual p50 ms": 1e3 * usual,
-        "usual p99 ms": 1e3 * quantile(waits["before"], 0.99),
+        "before p50 ms": 1e3 * before,
+        "after p50 ms": 1e3 * after,
+        "alone p99 ms": 1e3 * quantile(alone, 0.99),
         "during p50 ms": 1e3 * statistics.median(waits["during"]),
-        "during p99 ms": 1e3 * quantile(waits["during"], 0.99),
-        "p99 / usual": quantile(waits["during"], 0.99) / usual,
+        "during p99 ms": 1e3 * late,
+        "alone p99 / usual": quantile(alone, 0.99) / usual,
+        "p99 / usual": late / usual,
         "prompt tokens/s": 4096 / seconds,
     }
 
