@@ -28,9 +28,10 @@ def runtime(name: str) -> str | None:
 FILES = (
     "test_native_packed.py", "test_native_models.py", "test_native_caches.py",
     "test_native_slices.py", "test_native_kernels.py", "test_native_attention.py", "test_choose.py",
+    "test_native_many.py",
 )  # fmt: skip
 # Their tests are of one instruction set each, by their names.
-BY_LEVEL = ("packed", "caches", "kernels", "attention")
+BY_LEVEL = ("packed", "caches", "kernels", "attention", "many")
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -73,7 +74,9 @@ def test_under_sanitizers(
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
 
-@pytest.mark.parametrize("name", ["test_native_kernels.py", "test_native_packed.py"])
+@pytest.mark.parametrize(
+    "name", ["test_native_kernels.py", "test_native_packed.py", "test_native_many.py"]
+)
 @pytest.mark.parametrize("seed", range(20))
 def test_random_sizes(seed: int, name: str) -> None:
     environment = {**os.environ, "LINNET_TEST_SEED": str(seed)}
