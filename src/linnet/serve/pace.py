@@ -35,7 +35,7 @@ CROWD, CROWDED, MOST_CROWD = 4.0, 4, 12.0
 LATE = 1.5
 # Where a chunk can be left: steps' worth from one token to the next that a stream waits at most,
 # the part of it that is planned, and what a prompt gets in any case, in steps.
-BOUND, PLANNED, FLOOR = 2.0, 0.7, 0.2
+BOUND, PLANNED, FLOOR = 2.0, 0.71, 0.2
 RECENT = 31  # steps that say what is usual
 LONGEST = 0.5  # seconds of a pause, whoever waits
 IDLE = 0.1  # seconds of a chunk at once while nothing runs: new requests and those that left
