@@ -38,7 +38,7 @@ def profile(job: dict[str, Any]) -> dict[str, float]:
         start = time.perf_counter()
         model.decode([[(991 * i) % 40000]], pos=job["prompt"] + 1 + i)
         calls.append(time.perf_counter() - start)
-    kinds = {int(n): name for n, name in STEP.findall(module.text)}
+    kinds = {int(n): name for n, name in STEP.findall(module.code.functions["decode"].text)}
     total = sum(calls)
     kernels = sum(spent[n] for n, name in kinds.items() if name.startswith("k_"))
     nests = sum(spent[n] for n, name in kinds.items() if not name.startswith("k_"))
