@@ -46,7 +46,29 @@ def test_every_command_refuses_an_unknown_option(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([name, "--no-such-option"]) == 2
-    assert "usage:" in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert not out and err.startswith("error: ") and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("check", "the following arguments are required: PATH; `linnet check --help` tells more"),
+        ("check a --jsn", "unknown option `--jsn`; did you mean `--json`?"),
+        ("generate m --temp 1 hi", "unknown option `--temp`; did you mean `--temperature`?"),
+        ("generate m --top=3 hi", "unknown option `--top`; did you mean `--top-k` or `--top-p`?"),
+        ("fmt -x a", "unknown option `-x`; `linnet fmt --help` tells more"),
+        ("generate m a b c", "unexpected arguments `b` `c`; `linnet generate --help` tells more"),
+        ("serve m --batch x", "argument --batch: invalid int value: 'x'; `linnet serve --help`"),
+        ("nest chek", "unknown subcommand `nest chek`; expected one of check, "),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(
+    line: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line.split()) == 2
+    out, err = capsys.readouterr()
+    assert not out and err.startswith(f"error: {said}") and err.count("\n") == 1
 
 
 def test_an_unknown_command_suggests_a_near_one(capsys: pytest.CaptureFixture[str]) -> None:

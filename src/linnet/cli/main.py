@@ -139,8 +139,11 @@ def run_subcommand(name: str, help: str, table: dict[str, str], rest: list[str])
     if rest and rest[0] in ("--help", "-h", "help"):
         print(usage)
         return 0
-    what = f"error: unknown subcommand `{name} {rest[0]}`\n" if rest else ""
-    print(f"{what}{usage}", file=sys.stderr)
+    if rest:
+        return _fail(
+            f"unknown subcommand `{name} {rest[0]}`; expected one of {', '.join(table)}", status=2
+        )
+    print(usage, file=sys.stderr)
     return 2
 
 
@@ -148,10 +151,11 @@ def run_module(command: Any, name: str, rest: list[str]) -> int:
     """Parse the arguments of a command's module and run it."""
     import argparse
 
+    from linnet.cli.parser import Parser
     from linnet.cli.terminal import help_width
 
     columns = help_width()  # argparse would ask `shutil`, which is slow to import
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"linnet {name}",
         description=with_example(name, command.HELP),
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=columns),
@@ -159,9 +163,8 @@ def run_module(command: Any, name: str, rest: list[str]) -> int:
     )
     command.arguments(parser)
     try:
-        # Options may stand between positional arguments: `generate MODEL --chat PROMPT`.
-        args = parser.parse_intermixed_args(rest)
-    except SystemExit as stop:  # argparse has printed its message, or its help
+        args = parser.read(rest)
+    except SystemExit as stop:  # argparse has printed its help
         return stop.code if isinstance(stop.code, int) else 2
     status = command.run(args)
     return status if isinstance(status, int) else 0

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class UsageError(Exception):
-    """The command line is wrong in a way that argparse does not see. Exit status 2."""
+    """The command line is wrong. Exit status 2."""
 
 
 def use_color(stream: TextIO) -> bool:
