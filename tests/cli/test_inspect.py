@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from linnet.cli.inspect import human
 from linnet.cli.main import main
 
 MODEL = """\
@@ -142,13 +141,3 @@ def test_a_program_with_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str
     path.write_text("module a\n\npub fn f(x: i32) -> i32 {\n    return y\n}\n")
     assert main(["inspect", "--ir", str(path)]) == 1
     assert "error[E1201]" in capsys.readouterr().err
-
-
-def test_units() -> None:
-    assert [human(n) for n in (0, 999, 1000, 69_300_000_000, 5 * 10**12)] == [
-        "0 B",
-        "999 B",
-        "1.0 kB",
-        "69.3 GB",
-        "5.0 TB",
-    ]

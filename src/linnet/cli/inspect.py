@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from linnet.cli.model import Target, add_arguments, open_target
 from linnet.errors import BindError
+from linnet.weights.amounts import tenths
 
 if TYPE_CHECKING:
     from linnet.ir.bound import Bound
@@ -226,23 +227,13 @@ def table(listed: list[Parameter], tied: Mapping[str, str] = {}) -> str:
     }
     found = totals(listed, tied)
     for kind, total in found.items():
-        dtypes = ", ".join(f"{d} {human(n)}" for d, n in total["bytes_by_dtype"].items())
+        dtypes = ", ".join(f"{d} {tenths(n)}" for d, n in total["bytes_by_dtype"].items())
         lines.append(
             f"{total['tensors']:,} {nouns[kind][total['tensors'] != 1]}: "
-            f"{total['elements']:,} elements, {human(total['bytes'])} ({dtypes})"
+            f"{total['elements']:,} elements, {tenths(total['bytes'])} ({dtypes})"
         )
     if tied:
         lines.append(f"{len(tied)} tied, counted once")
     if not found:
         lines.append("no parameters")
     return "\n".join(lines)
-
-
-def human(count: int) -> str:
-    """Bytes in decimal units: `69.3 GB`."""
-    amount = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if amount < 1000:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} TB"

@@ -6,6 +6,8 @@ import argparse
 import sys
 from typing import Any
 
+from linnet.weights.amounts import figures
+
 HELP = """\
 List the models of the zoo, or of another registry: a folder, a file or an address of an
 index (`linnet nest index`). LINNET_REGISTRY names one for good. A line has a model's name, its
@@ -68,7 +70,7 @@ def table(models: list[dict[str, object]]) -> list[str]:
         size = human(count) if isinstance(count, int) else ""
         held = model.get("bytes_by_dtype")
         numbers = [n for n in held.values() if isinstance(n, int)] if isinstance(held, dict) else []
-        weights = human_bytes(sum(numbers)) if numbers else ""
+        weights = figures(sum(numbers)) if numbers else ""
         told = [str(model.get(key) or "") for key in ("license", "title")]
         rows.append([str(model["name"]), task, size, weights, *told])
     widths = [max((len(row[at]) for row in rows), default=0) for at in range(6)]
@@ -77,14 +79,6 @@ def table(models: list[dict[str, object]]) -> list[str]:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width]
         lines.append("  ".join(cells).rstrip())
     return lines
-
-
-def human_bytes(count: int) -> str:
-    """`269 MB`, `2.47 GB`."""
-    for unit, size in (("GB", 10**9), ("MB", 10**6)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count:,} B"
 
 
 def human(count: int) -> str:

@@ -6,9 +6,9 @@ import argparse
 import os
 from pathlib import Path
 
-from linnet.cli.inspect import human
 from linnet.cli.model import Target, add_arguments, open_target
 from linnet.errors import BindError
+from linnet.weights.amounts import tenths
 
 HELP = """\
 Predict what a model holds in memory: weights, caches, recurrent state, and the values of one
@@ -105,7 +105,9 @@ class Prediction:
             return []
         bits = QUANTIZED.get(args.quantize or "", 0)
         cache = 8 if args.cache else 0
-        lines = [f"This machine has {human(here)}: {self._line(here, bits, args.embedding, cache)}"]
+        lines = [
+            f"This machine has {tenths(here)}: {self._line(here, bits, args.embedding, cache)}"
+        ]
         for name, other in (("as declared", 0), *QUANTIZED.items()):
             for few in (0, 8):
                 if (other, few) == (bits, cache) or (few and self._same(other)):
@@ -124,7 +126,7 @@ class Prediction:
         together, caches = found["together"], found["caches"]
         assert isinstance(together, int) and isinstance(caches, int)
         room = int(here * FILLED)
-        text = f"{human(together)} {'fits' if together <= room else 'does not fit'}"
+        text = f"{tenths(together)} {'fits' if together <= room else 'does not fit'}"
         length = self.generics.get("MaxSeq")
         if isinstance(length, int) and caches and length > 0:
             longest = (room - together + caches) * length // caches
@@ -147,17 +149,17 @@ def shown(target: Target, found: Found, tokens: int) -> str:
         amount = found[part]
         assert isinstance(amount, int)
         if amount or part == "weights":
-            lines.append(f"  {name:<28}{human(amount):>10}  {remark}".rstrip())
+            lines.append(f"  {name:<28}{tenths(amount):>10}  {remark}".rstrip())
     work = found["work"]
     assert isinstance(work, dict)
     for entry, amount in work.items():
-        lines.append(f"  {f'activations of {entry}':<28}{human(amount):>10}")
+        lines.append(f"  {f'activations of {entry}':<28}{tenths(amount):>10}")
     if work:
         lines.append(f"  (a sequence a call; of those that take a length, {tokens} tokens)")
-    lines.append(f"  {'Python and torch, about':<28}{human(RUNTIME):>10}")
+    lines.append(f"  {'Python and torch, about':<28}{tenths(RUNTIME):>10}")
     together = found["together"]
     assert isinstance(together, int)
-    lines.append(f"  {'together, at most':<28}{human(together):>10}")
+    lines.append(f"  {'together, at most':<28}{tenths(together):>10}")
     return "\n".join(lines)
 
 

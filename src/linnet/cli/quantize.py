@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from linnet.cli.inspect import human
 from linnet.cli.model import Target, add_arguments, open_target
 from linnet.cli.terminal import UsageError
 from linnet.errors import WeightsError
+from linnet.weights.amounts import tenths
 
 if TYPE_CHECKING:
     from linnet.ir.manifest import Parameter
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     packed = sum(1 for output in outputs if output.kind)
     size = sum(output.nbytes for output in outputs)
     print(
-        f"{folder}: {len(outputs)} tensors, {packed} of them packed, {human(size)} in "
+        f"{folder}: {len(outputs)} tensors, {packed} of them packed, {tenths(size)} in "
         f"{len(files)} file{'s' * (len(files) > 1)}"
     )
     print(f"  with {', '.join(texts)}" if texts else f"  without a tokenizer: {lacking}")
@@ -171,5 +171,5 @@ def _stored(
 
 def _progress(done: int, total: int, name: str) -> None:
     if sys.stderr.isatty():
-        text = f"{done / max(1, total):4.0%}  {human(done)} of {human(total)}  {name}"
+        text = f"{done / max(1, total):4.0%}  {tenths(done)} of {tenths(total)}  {name}"
         print(f"\r\x1b[K{text[:78]}", end="" if done < total else "\n", file=sys.stderr, flush=True)

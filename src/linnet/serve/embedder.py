@@ -101,7 +101,7 @@ def open_embedder(
     from linnet.nest.card import has_card, read_card
     from linnet.nest.described import described
     from linnet.nest.zoo import find_model
-    from linnet.serve.open import _text, _weights
+    from linnet.serve.open import given_text, given_weights
     from linnet.torch.load import load
 
     folder = described(model)
@@ -112,8 +112,8 @@ def open_embedder(
     path = find_model(model if isinstance(model, str) else Path(model))
     card = read_card(path) if path.is_dir() and has_card(path) else None
     random = weights == "random"
-    given = _weights(path, card, weights)
-    text = _text(path, card, given, tokenizer)
+    given = given_weights(path, card, weights)
+    text = given_text(path, card, given, tokenizer)
     progress("loading weights")
     loaded = load(
         path,

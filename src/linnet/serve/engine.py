@@ -47,12 +47,12 @@ class Memory:
     working: int = 0
 
     def __str__(self) -> str:
-        from linnet.text.context import _bytes
+        from linnet.weights.amounts import figures
 
-        working = f"; steps and chunks in {_bytes(self.working)}" if self.working else ""
+        working = f"; steps and chunks in {figures(self.working)}" if self.working else ""
         return (
-            f"weights {_bytes(self.weights)}; {self.count} rows of {self.context} tokens "
-            f"{_bytes(self.rows)}; snapshots up to {_bytes(self.snapshots)}{working}"
+            f"weights {figures(self.weights)}; {self.count} rows of {self.context} tokens "
+            f"{figures(self.rows)}; snapshots up to {figures(self.snapshots)}{working}"
         )
 
 

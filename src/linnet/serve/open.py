@@ -68,8 +68,8 @@ def open_engine(
     path = find_model(model if isinstance(model, str) else Path(model))
     card = read_card(path) if path.is_dir() and has_card(path) else None
     random = isinstance(weights, str) and weights == "random"
-    given = _weights(path, card, weights)
-    text = _text(path, card, given, tokenizer)
+    given = given_weights(path, card, weights)
+    text = given_text(path, card, given, tokenizer)
     bound: dict[str, Any] = dict(card.generics) if card else {}
     bound.update(generics or {})
     bound[BATCH] = 1
@@ -95,7 +95,7 @@ def open_engine(
     )  # fmt: skip
 
 
-def _weights(path: Path, card: Card | None, weights: Any) -> Any:
+def given_weights(path: Path, card: Card | None, weights: Any) -> Any:
     if weights == "random":
         return None
     if weights is not None:
@@ -107,7 +107,7 @@ def _weights(path: Path, card: Card | None, weights: Any) -> Any:
     return get_weights(card)
 
 
-def _text(path: Path, card: Card | None, weights: Any, tokenizer: StrPath | None) -> TextModel:
+def given_text(path: Path, card: Card | None, weights: Any, tokenizer: StrPath | None) -> TextModel:
     from linnet.nest.zoo import find_weights
     from linnet.text.open import open_text
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from linnet.errors import InputError
+from linnet.weights.amounts import figures
 from linnet.weights.available import available_memory
 
 # Left free for activations, the allocator and everything else that runs.
@@ -29,9 +30,9 @@ class Context:
 
     def __str__(self) -> str:
         of = f" of {self.most}" if self.most is not None and self.most != self.length else ""
-        free = "" if self.free is None else f", {_bytes(self.free)} free"
+        free = "" if self.free is None else f", {figures(self.free)} free"
         warning = "" if self.fits else "; this may not fit"
-        return f"context {self.length}{of} tokens: state takes {_bytes(self.state)}{free}{warning}"
+        return f"context {self.length}{of} tokens: state takes {figures(self.state)}{free}{warning}"
 
 
 def choose_context(
@@ -78,11 +79,3 @@ def _longest(state_bytes: Callable[[int], int], ceiling: int, room: int) -> int:
         return ceiling
     length = int(low + (room - state_bytes(low)) / slope) // _STEP * _STEP
     return max(min(length, ceiling), min(_LEAST, ceiling))
-
-
-def _bytes(n: int) -> str:
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if n >= size:
-            value = n / size
-            return f"{value:.0f} {unit}" if value >= 10 else f"{value:.1f} {unit}"
-    return f"{n} B"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from linnet.text.open import TextModel, _places, open_text
+from linnet.text.open import TextModel, open_text, text_places
 
 TOKENIZER = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -24,7 +24,7 @@ def copy_text(folder: Path, *places: str | Path | Sequence[str | Path] | None) -
     `tokenizer.json`. Raises TextError where there is no text side, or one that cannot be read.
     """
     text = open_text(*places)
-    folders, _ = _places(places)
+    folders, _ = text_places(places)
     home = Path(text.source)
     written: list[str] = []
     if home.is_dir():

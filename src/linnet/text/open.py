@@ -42,7 +42,7 @@ def open_text(*places: str | Path | Sequence[str | Path] | None) -> TextModel:
     `tokenizer.json`, else from a GGUF file's metadata; the template and the generation defaults
     come from the same search. Raises `TextError` that names the places.
     """
-    folders, ggufs = _places(places)
+    folders, ggufs = text_places(places)
     for folder in folders:
         if (folder / "tokenizer.json").is_file():
             return _from_folder(folder, folders)
@@ -57,7 +57,7 @@ def open_text(*places: str | Path | Sequence[str | Path] | None) -> TextModel:
     )
 
 
-def _places(places: tuple[Any, ...]) -> tuple[list[Path], list[Path]]:
+def text_places(places: tuple[Any, ...]) -> tuple[list[Path], list[Path]]:
     folders: list[Path] = []
     ggufs: list[Path] = []
     for place in places:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from linnet.errors import WeightsError
+from linnet.weights.amounts import figures
 
 INDEX = "model.safetensors.index.json"
 ONE = "model.safetensors"
@@ -62,11 +63,11 @@ class Pull:
     def summary(self) -> str:
         count = len(self.files)
         text = f"{self.repo} at {self.commit[:12]}: {count} file{'s' * (count != 1)}, "
-        text += human(self.total)
+        text += figures(self.total)
         if self.missing == 0:
             return f"{text}, all here already"
         if self.missing < self.total:
-            text += f", {human(self.missing)} of it to fetch"
+            text += f", {figures(self.missing)} of it to fetch"
         return f"{text}, into {self.cache}"
 
 
@@ -130,8 +131,8 @@ def check_disk(pull: Pull) -> None:
     free = shutil.disk_usage(folder).free
     if pull.missing + RESERVE > free:
         raise WeightsError(
-            f"{pull.repo}: {human(pull.missing)} are to be fetched into {pull.cache}, where "
-            f"{human(free)} are free; HF_HUB_CACHE can name another place"
+            f"{pull.repo}: {figures(pull.missing)} are to be fetched into {pull.cache}, where "
+            f"{figures(free)} are free; HF_HUB_CACHE can name another place"
         )
 
 
@@ -149,7 +150,7 @@ def fetch(pull: Pull, say: Callable[[str], None] | None = None) -> list[Path]:
         path = file.here
         if path is None:
             if say is not None:
-                say(f"{file.name}: {human(file.size)}")
+                say(f"{file.name}: {figures(file.size)}")
             path = _download(pull.repo, file.name, pull.revision, pull.commit)
             found = path.stat().st_size
             if found != file.size:
@@ -265,10 +266,3 @@ def _reason(error: BaseException) -> str:
         cause = cause.__cause__
     text = str(cause).strip().splitlines()
     return text[0][:300] if text else type(cause).__name__
-
-
-def human(size: int) -> str:
-    for unit, amount in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= amount:
-            return f"{size / amount:.3g} {unit}"
-    return f"{size} bytes"

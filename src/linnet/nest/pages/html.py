@@ -85,15 +85,6 @@ Nothing here is loaded from elsewhere.</footer>
 """
 
 
-def human_bytes(count: float) -> str:
-    """Decimal units: `69.3 GB`."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
-
-
 def human_count(count: float) -> str:
     """`34.7 B`, `135 M`: how many, to three figures."""
     for unit in ("", " K", " M", " B"):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from linnet.nest.pages.html import element, human_bytes, human_count, page, text
+from linnet.nest.pages.html import element, human_count, page, text
 from linnet.nest.pages.shown import Shown
+from linnet.weights.amounts import tenths
 
 _SIZES = (("small", 1e9), ("medium", 15e9), ("large", 100e9), ("huge", float("inf")))
 _SIZE_NAMES = {
@@ -62,7 +63,7 @@ def card(shown: Shown) -> str:
     counts = f"{human_count(shown.parameters)} parameters"
     if shown.active != shown.parameters:
         counts += f", {human_count(shown.active)} active"
-    total = human_bytes(sum(shown.bytes_by_dtype.values()))
+    total = tenths(sum(shown.bytes_by_dtype.values()))
     inner = (
         f'<h2><a href="{text(it.name)}/index.html">{text(it.title)}</a></h2>'
         f"<p>{text(it.summary)}</p>"

@@ -14,12 +14,13 @@ from linnet.ir.program import Function
 from linnet.ir.types import BITS, TensorType, substitute
 from linnet.nest.checked import digest
 from linnet.nest.diagram import Diagram
-from linnet.nest.pages.html import element, human_bytes, human_count, outside, page, text
+from linnet.nest.pages.html import element, human_count, outside, page, text
 from linnet.nest.pages.links import links_of, signature
 from linnet.nest.pages.readme import readme_html
 from linnet.nest.pages.shown import Shown
 from linnet.nest.pages.source import source_html
 from linnet.source import Span
+from linnet.weights.amounts import tenths
 
 MAX_SOURCE = 1 << 20  # characters; the largest model of the zoo has fifty thousand
 
@@ -68,7 +69,7 @@ def section(id: str, content: str) -> str:
 
 def facts(shown: Shown) -> str:
     card = shown.card
-    by_dtype = ", ".join(f"{d} {human_bytes(n)}" for d, n in shown.bytes_by_dtype.items())
+    by_dtype = ", ".join(f"{d} {tenths(n)}" for d, n in shown.bytes_by_dtype.items())
     rows: list[tuple[str, str]] = [("Parameters", text(human_count(shown.parameters)))]
     if shown.active != shown.parameters:
         rows.append(("Active for a token", text(human_count(shown.active))))
@@ -121,7 +122,7 @@ def memory_table(shown: Shown) -> str:
             for s in shown.states
         )
         cells = [f"{context:,}" if context else "–"]
-        cells += [human_bytes(n) for n in (weights, held, weights + held)]
+        cells += [tenths(n) for n in (weights, held, weights + held)]
         rows.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
     batch = shown.sizes.get("Batch")
     caption = f"{batch} row{'s' if batch != 1 else ''}, without values at work" if batch else ""
@@ -277,7 +278,7 @@ def anchor_of(module: str) -> str:
 def files(shown: Shown) -> str:
     card = shown.card
     own = "".join(
-        f"<tr><td><code>{text(name)}</code></td><td>{human_bytes(size)}</td></tr>"
+        f"<tr><td><code>{text(name)}</code></td><td>{tenths(size)}</td></tr>"
         for name, size in shown.files()
     )
     html = (
@@ -291,11 +292,11 @@ def files(shown: Shown) -> str:
         sizes = shown.weight_sizes()
         rows = "".join(
             f"<tr><td>{outside(f'{base}/blob/{revision}/{name}', name)}</td>"
-            f"<td>{human_bytes(sizes[name]) if name in sizes else ''}</td>"
+            f"<td>{tenths(sizes[name]) if name in sizes else ''}</td>"
             f"<td>{outside(f'{base}/resolve/{revision}/{name}', 'download')}</td></tr>"
             for name in weights.files
         )
-        total = human_bytes(sum(shown.bytes_by_dtype.values()))
+        total = tenths(sum(shown.bytes_by_dtype.values()))
         html += (
             f"<p>The weights, {total}, are in {outside(base, weights.repo)} at revision "
             f"<code>{text(revision)}</code>.</p>"
@@ -310,7 +311,7 @@ def files(shown: Shown) -> str:
             )
     if weights.package is not None:
         size = shown.local_sizes().get(Path(weights.package_file or "").name)
-        known = f", {human_bytes(size)}" if size else ""
+        known = f", {tenths(size)}" if size else ""
         html += (
             f"<p>The Python package <code>{text(weights.package)}</code> brings them too, as "
             f"<code>{text(weights.package_file)}</code>{known}.</p>"
@@ -357,7 +358,7 @@ def _row(shown: Shown, stored: Stored) -> str:
     return (
         f'<tr class="{stored.kind}"><td><code>{path}</code>{below}</td><td>{stored.kind}</td>'
         f'<td title="[{text(symbols)}]">[{shape}]</td><td>{dtype}</td>'
-        f"<td>{stored.copies.evaluate(shown.sizes)}</td><td>{human_bytes(count)}</td></tr>"
+        f"<td>{stored.copies.evaluate(shown.sizes)}</td><td>{tenths(count)}</td></tr>"
     )
 
 
