@@ -151,7 +151,7 @@ def soak(
 
         middle = part(iter(range(requests // 2)))
         end = part(iter(range(requests // 2, requests)))
-        until(lambda: held()[:2] <= middle[:2])
+        until(lambda: all(now <= then for now, then in zip(held()[:2], middle[:2], strict=True)))
         seen["grown"] = end[2] - middle[2]
         assert seen["grown"] < 24 << 20, (middle, end)
         stats = engine.stats()

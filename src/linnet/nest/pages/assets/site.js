@@ -1,5 +1,5 @@
 // What the pages do beyond showing text: find, size, open. Everything here works on what the
-// page already holds; nothing is loaded.
+// page already holds; nothing is loaded. A little longer than other files: a page has one script.
 "use strict";
 
 const $ = (query, root = document) => root.querySelector(query);
