@@ -146,3 +146,10 @@ def test_the_module_runs() -> None:
         [sys.executable, "-m", "linnet", "--version"], capture_output=True, text=True
     )
     assert done.stdout == f"linnet {linnet.__version__}\n"
+
+
+def test_what_stands_behind_bind_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--bind` takes all that follows up to the next option."""
+    assert main(["memory", "smollm2-135m-instruct", "--bind", "MaxSeq=9", "hi"]) == 1
+    said = "error: --bind takes NAME=VALUE, found `hi`; what is none stands before --bind\n"
+    assert capsys.readouterr().err == said

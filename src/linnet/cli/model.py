@@ -99,7 +99,9 @@ def parse_bindings(items: list[str]) -> Generics:
     for item in items:
         name, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not name.isidentifier() or not value:
-            raise BindError(f"--bind takes NAME=VALUE, found `{item}`")
+            # It takes all that follows up to the next option, a prompt too.
+            elsewhere = "" if equals else "; what is none stands before --bind"
+            raise BindError(f"--bind takes NAME=VALUE, found `{item}`{elsewhere}")
         if name in generics:
             raise BindError(f"--bind gives `{name}` twice")
         try:
