@@ -36,7 +36,9 @@ LATE = 1.5
 # Where a chunk can be left: steps' worth from one token to the next that a stream waits at most,
 # the part of it that is planned, and what a prompt gets in any case, in steps.
 BOUND, PLANNED, FLOOR = 2.0, 0.71, 0.2
-RECENT = 31  # steps that say what is usual
+# Steps that say what is usual, and what one costs beside chunks now. The first are more: while a
+# long prompt comes in none is added, and a slow moment before it must not stand for all of it.
+USUAL, RECENT = 127, 31
 LONGEST = 0.5  # seconds of a pause, whoever waits
 IDLE = 0.1  # seconds of a chunk at once while nothing runs: new requests and those that left
 SHORTEST = 0.0005  # seconds that are worth going on with a chunk for
@@ -51,7 +53,7 @@ class Pace:
         self._curve: dict[int, float] = {}
         self._step_factor = self._factor = 1.0
         # The last steps over what was measured at start: without a chunk before them, and with.
-        self._alone: deque[float] = deque([1.0], RECENT)
+        self._alone: deque[float] = deque([1.0], USUAL)
         self._beside: deque[float] = deque(maxlen=RECENT)
         self._late = 0.0  # seconds that a chunk takes to be left
         self._far = 0.0  # seconds more for each token and each position before it
