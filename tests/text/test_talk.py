@@ -90,9 +90,19 @@ def test_options(load: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert model.held[0] == 1
 
 
-def test_bindings_before_the_words(load: Any, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--bind", "T=f32", "MaxSeq=128", MODEL, "a prompt"],
+        [MODEL, "--bind", "T=f32", "MaxSeq=128", "a prompt"],
+        [MODEL, "a prompt", "--bind", "T=f32", "MaxSeq=128"],
+    ],
+)
+def test_bindings_among_the_words(
+    load: Any, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
     asked = load(Answering("yes"))
-    assert main(["generate", "-q", "--bind", "T=f32", "MaxSeq=128", MODEL, "a prompt"]) == 0
+    assert main(["generate", "-q", *words]) == 0
     assert capsys.readouterr().out == "yes\n"
     assert asked["generics"]["MaxSeq"] == 128 and asked["generics"]["T"] == "f32"
 
@@ -138,6 +148,7 @@ def test_ctrl_c_ends_the_answer(load: Any, capsys: pytest.CaptureFixture[str]) -
         (["--max-seq", "9000", "x"], 1, "max-seq is 9000; the model was made for at most 8192"),
         (["--max-seq", "4", "a b c d e f g h"], 1, "the prompt has 8 tokens; the context holds 4"),
         (["x", "--bind", "MaxSeq=many"], 1, "MaxSeq is 'many'; expected an integer"),
+        (["--bind", "T=f32", "x", "y"], 2, "one word too many: 'y'"),
         (["--weights", "nowhere", "x"], 1, "nowhere"),
         (["--tokenizer", "nowhere", "x"], 1, "nowhere"),
         (["--system", "x", "x"], 2, "--system needs --chat"),

@@ -303,16 +303,16 @@ def figures(done: Finished) -> str:
 
 def read_words(args: argparse.Namespace) -> None:
     """`--bind A=1 MODEL PROMPT`: gives back the words that the list of bindings took too."""
+    free = [name for name in ("model", "prompt") if getattr(args, name, "") is None]
     taken = next((i for i, item in enumerate(args.bind) if not _binds(item)), None)
-    if args.model is not None or taken is None:
+    if not free or taken is None:
         return
     words = args.bind[taken:]
     args.bind = args.bind[:taken]
-    args.model = words[0]
-    if hasattr(args, "prompt") and args.prompt is None and len(words) == 2:
-        args.prompt = words[1]
-    elif len(words) > 1:
+    if len(words) > len(free):
         raise UsageError(f"one word too many: {words[-1]!r}")
+    for name, word in zip(free, words, strict=False):
+        setattr(args, name, word)
 
 
 def _binds(item: str) -> bool:
