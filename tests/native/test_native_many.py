@@ -55,9 +55,10 @@ LEVELS = [
     name for name, (needs, _) in compiler.LEVELS.items() if set(needs) <= compiler.cpu_features()
 ]
 # Rows, elements of a row, outputs: rows longer than what stays in the first-level cache, with and
-# without a rest; rows in one tile, in uneven tiles, in several blocks.
+# without a rest; rows in one tile, in uneven tiles, in several blocks; rows of nothing.
 SIZES = [(5, 2048, 64), (16, 2080, 131), (23, 4096, 200), (7, 4111, 70), (200, 2049, 66),
-         (6, 6181, 9), (400, 576, 192), (9, 31, 300)]  # fmt: skip
+         (6, 6181, 9), (400, 576, 192), (9, 31, 300),
+         (3, 0, 9), (300, 0, 64)]  # fmt: skip
 if "LINNET_TEST_SEED" in os.environ:
     _random = random.Random(int(os.environ["LINNET_TEST_SEED"]))
     SIZES = [

@@ -42,13 +42,13 @@ void k_linear(ctx *c, int hazard, const weight *w, int type, const void *x, long
     long *dest = (long *)(own + ROW_BLOCK * 8);
     // A block of weights is to stay in the second-level cache. Of rows as many in each block, in
     // whole tiles.
-    const long size = row_bytes(w, type, in), step = many_step(w, in);
+    const long size = row_bytes(w, type, in), step = many_step(w, in), fit = BLOCK_BYTES / MOST(size, 1);
     const long row_blocks = (n + ROW_BLOCK - 1) / ROW_BLOCK;
     const long rows_each = ((n + row_blocks - 1) / row_blocks + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
-    long piece = LEAST(out / (8 * c->threads) + 1, MOST(16, BLOCK_BYTES / size));
+    long piece = LEAST(out / (8 * c->threads) + 1, MOST(16, fit));
     piece = LEAST((piece + step - 1) / step * step, OUT_BLOCK);
     // Whole lines of memory are written at once, where that leaves pieces for all.
-    if (w->kind == DENSE && out / LINE_OUTS * row_blocks >= 4 * c->threads && BLOCK_BYTES / size >= LINE_OUTS)
+    if (w->kind == DENSE && out / LINE_OUTS * row_blocks >= 4 * c->threads && fit >= LINE_OUTS)
         piece = piece < OUT_BLOCK ? LINE_OUTS : OUT_BLOCK;
     const long out_blocks = (out + piece - 1) / piece;
     const long total = out_blocks * row_blocks;

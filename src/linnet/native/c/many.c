@@ -23,6 +23,24 @@ long many_step(const weight *w, long in) {
     return TILE_OUTS;
 }
 
+static inline __attribute__((always_inline)) void results(const block *b, long r, int count, long o, int outs, float *part) {
+    if (outs == 4 && b->ytype == T_BF16 && !b->bias) {
+        bf16 out[32];
+        narrow16(part, out);
+        if (count > 4) narrow16(part + 16, out + 16);
+        for (int i = 0; i < count; i++) memcpy((bf16 *)b->y + b->dest[r + i] * b->ldy + o, out + 4 * i, 8);
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        float *value = part + i * TILE_OUTS;
+        const long to = b->dest[r + i] * b->ldy + o;
+        if (b->bias) many_offset(b, o, outs, value);
+        if (outs == 4) put4(b->y, b->ytype, to, value);
+        else
+            for (int j = 0; j < outs; j++) put(b->y, b->ytype, to + j, value[j]);
+    }
+}
+
 static inline void fetch(block *b, long bytes) {
     const char *end = LEAST(b->ahead + bytes, b->ahead_end);
     for (; b->ahead < end; b->ahead += 64) __builtin_prefetch(b->ahead, 0, 2);
@@ -70,7 +88,7 @@ void many_rows(block *b, long base, long lo, long hi) {
                 dot_f32(count, outs, (const float *const *)b->x + r, (const float *)w->data + at, in, in, part);
             else
                 dot_f16(count, outs, (const f16 *const *)b->x + r, (const f16 *)w->data + at, in, in, part);
-            many_results(b, r, count, o, outs, part);
+            results(b, r, count, o, outs, part);
         }
     }
 }

@@ -36,21 +36,3 @@ static inline void many_offset(const block *b, long o, int outs, float *value) {
         value[j] += get(b->bias, b->ytype, o + j);
     }
 }
-
-static inline __attribute__((always_inline)) void many_results(const block *b, long r, int count, long o, int outs, float *part) {
-    if (outs == 4 && b->ytype == T_BF16 && !b->bias) {
-        bf16 out[32];
-        narrow16(part, out);
-        if (count > 4) narrow16(part + 16, out + 16);
-        for (int i = 0; i < count; i++) memcpy((bf16 *)b->y + b->dest[r + i] * b->ldy + o, out + 4 * i, 8);
-        return;
-    }
-    for (int i = 0; i < count; i++) {
-        float *value = part + i * TILE_OUTS;
-        const long to = b->dest[r + i] * b->ldy + o;
-        if (b->bias) many_offset(b, o, outs, value);
-        if (outs == 4) put4(b->y, b->ytype, to, value);
-        else
-            for (int j = 0; j < outs; j++) put(b->y, b->ytype, to + j, value[j]);
-    }
-}

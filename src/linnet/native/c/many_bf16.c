@@ -118,7 +118,7 @@ static void results(const block *b, long row, long o, long n, float *value) {
 void many_bf16(block *b, long base, long lo, long hi) {
     _Alignas(64) float value[TILE_ROWS][OUT_BLOCK];
     const long in = b->in, row_tiles = (b->n + TILE_ROWS - 1) / TILE_ROWS; // as even as can be
-    const long blocks = (in + K_BLOCK - 1) / K_BLOCK, each = (in + blocks * 32 - 1) / (blocks * 32) * 32;
+    const long blocks = MOST(1, (in + K_BLOCK - 1) / K_BLOCK), each = (in + blocks * 32 - 1) / (blocks * 32) * 32;
     const long outs_tiles = (hi - lo + TILE_OUTS - 1) / TILE_OUTS;
     const long calls = row_tiles * blocks * outs_tiles, lines = (b->ahead_end - b->ahead + 63) / 64;
     const long stream = (lines + calls * 2 - 1) / (calls * 2);
