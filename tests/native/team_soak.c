@@ -7,7 +7,7 @@
 
 void *team_create(int threads);
 void team_run(void *pool, entry_fn fn, call *args);
-void team_wake(void *pool);
+void team_wake(void *pool, const void *const *lines, long count);
 void team_destroy(void *pool);
 struct slice *slice_new(void *pool);
 void slice_begin(struct slice *s, entry_fn fn, call *args);
@@ -98,7 +98,10 @@ int main(int count, char **given) {
                 }
                 if (pick(3) == 0) {
                     prepare(&jobs[2], pick(5));
-                    if (pick(2)) team_wake(pool);
+                    if (pick(2)) { // lines that are there, and one that is not: only ever fetched
+                        const void *const lines[] = {pool, (char *)pool + 64, NULL, (void *)8};
+                        team_wake(pool, lines, pick(2) ? 4 : 0);
+                    }
                     team_run(pool, entry, &jobs[2].args);
                     bad += wrong("a call", &jobs[2]);
                 }

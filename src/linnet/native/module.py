@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import threading
+from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from linnet.native.code import Code, emit
 from linnet.native.frame import Function, flat_types
 from linnet.native.node import Buffer
 from linnet.native.paused import Paused, Room, declare
+from linnet.native.placed import Placed
 from linnet.native.table import Leaf, Table
 
 ALIGN = 64
@@ -33,14 +35,6 @@ class CWeight(ctypes.Structure):
     _fields_ = [
         ("data", ctypes.c_void_p), ("scale", ctypes.c_void_p), ("zero", ctypes.c_void_p),
         ("kind", ctypes.c_int32), ("group", ctypes.c_int32),
-    ]  # fmt: skip
-
-
-class CCall(ctypes.Structure):
-    _fields_ = [
-        ("inputs", ctypes.c_void_p), ("outputs", ctypes.c_void_p), ("weights", ctypes.c_void_p),
-        ("arena", ctypes.c_void_p), ("offset", ctypes.c_void_p), ("dim", ctypes.c_void_p),
-        ("error", ctypes.c_int64),
     ]  # fmt: skip
 
 
@@ -55,11 +49,6 @@ KINDS = {
     "q6_k": 7,
     "cache8": 8,
 }
-SCALARS: dict[str, Any] = {
-    "bool": ctypes.c_uint8, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32,
-    "i64": ctypes.c_int64, "u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32,
-    "u64": ctypes.c_uint64, "f32": ctypes.c_float, "f64": ctypes.c_double,
-}  # fmt: skip
 
 
 def thread_count() -> int:
@@ -75,8 +64,8 @@ def thread_count() -> int:
 class Plan:
     """The arena of an entry at one set of dimensions."""
 
-    offsets: Any
-    dims: Any
+    offsets: array[int]
+    dims: array[int]
     size: int
 
 
@@ -122,7 +111,7 @@ class NativeModule:
         self.library.team_create.argtypes = [ctypes.c_int]
         self.library.team_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
         self.library.team_run.restype = None
-        self.library.team_wake.argtypes = [ctypes.c_void_p]
+        self.library.team_wake.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long]
         self.library.team_wake.restype = None
         self.library.team_destroy.argtypes = [ctypes.c_void_p]
         declare(self.library)
@@ -131,7 +120,7 @@ class NativeModule:
         self.team: int | None = None
         self.owner = 0
         self.arena: Any = None
-        self.arena_size = 0
+        self.arena_size = self.arena_at = 0
         self.entries = {
             name: NativeEntry(self, bound.functions[bound.entries[name]], function)
             for name, function in code.functions.items()
@@ -168,8 +157,8 @@ class NativeModule:
             self.arena = None
             self.arena = (ctypes.c_char * (size + ALIGN)).from_buffer(anonymous(size + ALIGN))
             self.arena_size = size
-        address = ctypes.addressof(self.arena)
-        return (address + ALIGN - 1) // ALIGN * ALIGN
+            self.arena_at = (ctypes.addressof(self.arena) + ALIGN - 1) // ALIGN * ALIGN
+        return self.arena_at
 
     def pool(self) -> int:
         if self.team is None or self.owner != os.getpid():  # a forked child has no threads
@@ -179,10 +168,11 @@ class NativeModule:
                 raise BackendError(f"cannot start {self.threads} threads")
         return self.team
 
-    def wake(self) -> None:
-        """A call will follow: its threads wake meanwhile."""
+    def wake(self, lines: array[int]) -> None:
+        """A call will follow: its threads wake meanwhile. `lines` are addresses of memory that
+        its caller is about to read: they are fetched, whatever is there."""
         if self.team is not None and self.owner == os.getpid():
-            self.library.team_wake(self.team)
+            self.library.team_wake(self.team, *lines.buffer_info())
 
     def __del__(self) -> None:
         team, self.team = getattr(self, "team", None), None
@@ -212,6 +202,9 @@ class NativeEntry:
         self.results: list[Type] = flat_types(instance.result)
         self.params = instance.params
         self.plans: OrderedDict[tuple[int, ...], Plan] = OrderedDict()
+        self.placed = Placed(
+            [type for _, type in self.params], len(self.results)
+        )  # used while the lock is held
 
     def plan(self, dims: tuple[int, ...]) -> Plan:
         known = self.plans.get(dims)
@@ -221,8 +214,8 @@ class NativeEntry:
         names = dict(zip(self.instance.dims, dims, strict=True))
         offsets, size = arrange(self.function.arena, names)
         made = Plan(
-            (ctypes.c_int64 * max(1, len(offsets)))(*offsets),
-            (ctypes.c_int64 * max(1, len(dims)))(*dims),
+            array("q", offsets or [0]),
+            array("q", dims or (0,)),
             size,
         )
         self.plans[dims] = made
@@ -239,19 +232,15 @@ class NativeEntry:
     ) -> None:
         """`inputs`: an address for a tensor, the value for a scalar, in the entry's order."""
         plan = self.plan(tuple(dims[name] for name in self.instance.dims))
-        addresses, held = self.addresses(inputs)
-        to = (ctypes.c_void_p * max(1, len(outputs)))(*outputs)
         module = self.module
         with module.lock:
-            call = CCall(
-                ctypes.addressof(addresses), ctypes.addressof(to),
-                ctypes.addressof(module.weights if table is None else table),
-                module.room(plan.size), ctypes.addressof(plan.offsets),
-                ctypes.addressof(plan.dims), 0,
-            )  # fmt: skip
-            module.library.team_run(module.pool(), self.address, ctypes.addressof(call))
-        del held
-        self.checked(call)
+            placed = self.placed
+            placed.fill(inputs, outputs)
+            weights = ctypes.addressof(module.weights if table is None else table)
+            placed.of(plan, weights, module.room(plan.size))
+            module.library.team_run(module.pool(), self.address, placed.call)
+            error = placed.error
+        self.checked(error)
 
     def start(
         self,
@@ -263,42 +252,13 @@ class NativeEntry:
         """The same call, to be run in slices: nothing is computed yet."""
         return Paused(self, inputs, dims, outputs, table)
 
-    def addresses(self, inputs: Sequence[int | float]) -> tuple[Any, list[Any]]:
-        """The addresses of the inputs, and the scalars that some of them are of."""
-        from linnet.ir.types import ScalarType
-
-        held: list[Any] = []
-        addresses = (ctypes.c_void_p * max(1, len(inputs)))()
-        for position, (given, (_, type)) in enumerate(zip(inputs, self.params, strict=True)):
-            if isinstance(type, ScalarType):
-                value = scalar(given, type.dtype)
-                held.append(value)
-                addresses[position] = ctypes.addressof(value)
-            else:
-                addresses[position] = int(given)
-        return addresses, held
-
-    def checked(self, call: CCall) -> None:
+    def checked(self, error: int) -> None:
         """Raises InputError where a call that has ended met a wrong index."""
-        if call.error:
+        if error:
             raise InputError(
                 f"entry `{self.instance.source.name}`: an index computed on the way is "
                 "outside its axis"
             )
-
-
-def scalar(value: int | float, dtype: str) -> Any:
-    if dtype == "bf16":
-        import struct
-
-        bits = struct.unpack("<I", struct.pack("<f", elements.narrow(float(value), "bf16")))[0]
-        return ctypes.c_uint16(bits >> 16)
-    if dtype == "f16":
-        import struct
-
-        held = elements.narrow(float(value), "f16")
-        return ctypes.c_uint16(struct.unpack("<H", struct.pack("<e", held))[0])
-    return SCALARS[dtype](value)
 
 
 def arrange(buffers: Sequence[Buffer], names: dict[str, int]) -> tuple[list[int], int]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from linnet.errors import BackendError
+from linnet.native.placed import Placed
 
 if TYPE_CHECKING:
     from linnet.native.module import NativeEntry, NativeModule
@@ -75,29 +76,21 @@ class Paused:
         outputs: Sequence[int],
         table: Any = None,
     ):
-        from linnet.native.module import CCall
-
         self.entry = entry
         module = entry.module
         plan = entry.plan(tuple(dims[name] for name in entry.instance.dims))
-        addresses, scalars = entry.addresses(inputs)
-        to = (ctypes.c_void_p * max(1, len(outputs)))(*outputs)
+        self._placed = Placed([type for _, type in entry.params], len(entry.results))
+        self._placed.fill(inputs, outputs)
         given = module.weights if table is None else table
         weights = type(given).from_buffer_copy(given)
-        self._held = (plan, addresses, scalars, to, weights)
+        self._held = (plan, weights)
         with module.lock:
             rooms = module.rooms
             while rooms and rooms[-1].process != os.getpid():
                 rooms.pop()
             self._room: Room | None = rooms.pop() if rooms else Room(module)
-            self._call = CCall(
-                ctypes.addressof(addresses), ctypes.addressof(to), ctypes.addressof(weights),
-                self._room.arena(plan.size), ctypes.addressof(plan.offsets),
-                ctypes.addressof(plan.dims), 0,
-            )  # fmt: skip
-            module.library.slice_begin(
-                self._room.slice, entry.address, ctypes.addressof(self._call)
-            )
+            self._placed.of(plan, ctypes.addressof(weights), self._room.arena(plan.size))
+            module.library.slice_begin(self._room.slice, entry.address, self._placed.call)
 
     @property
     def ended(self) -> bool:
@@ -120,7 +113,7 @@ class Paused:
             if not module.library.slice_run(module.pool(), self._room.slice, nanoseconds):
                 return False
         self.drop()
-        self.entry.checked(self._call)
+        self.entry.checked(self._placed.error)
         return True
 
     def drop(self) -> None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import ctypes
 import mmap
 import time
+from array import array
 from collections.abc import Callable
 
 from linnet.errors import BackendError
+from linnet.ir.types import TensorType
 from linnet.native import compiler
-from linnet.native.module import CCall, thread_count
+from linnet.native.module import Plan, thread_count
+from linnet.native.placed import Placed
 
 READ_BYTES = 512 << 20  # far beyond any cache
 BLOCKS = 20_000  # of products in one call: some milliseconds
@@ -59,18 +62,12 @@ class Rates:
 
     def _time(self, name: str, inputs: list[int], dim: int) -> float:
         function: Callable[..., None] = getattr(self.library, name)
-        given = (ctypes.c_void_p * max(1, len(inputs)))(*inputs)
-        results = (ctypes.c_void_p * 2)(
-            ctypes.addressof(self.words), ctypes.addressof(self.operations)
-        )
-        dims = (ctypes.c_int64 * 1)(dim)
-        call = CCall(
-            ctypes.addressof(given), ctypes.addressof(results), None, None, None,
-            ctypes.addressof(dims), 0,
-        )  # fmt: skip
+        placed = Placed([TensorType((), "u8")] * len(inputs), 2)
+        placed.fill(inputs, [ctypes.addressof(self.words), ctypes.addressof(self.operations)])
+        placed.of(Plan(array("q", [0]), array("q", [dim]), 0), 0, 0)
         address = ctypes.cast(function, ctypes.c_void_p)  # type: ignore[arg-type]
         start = time.perf_counter()
-        self.library.team_run(self.team, address, ctypes.addressof(call))
+        self.library.team_run(self.team, address, placed.call)
         return time.perf_counter() - start
 
     def close(self) -> None:

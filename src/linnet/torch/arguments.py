@@ -29,6 +29,7 @@ from linnet.torch.ranges import Ranges
 if TYPE_CHECKING:
     from linnet.ir.bound import Instance
 
+FEW = 64  # integers in a list
 KEPT = 256  # sets of dimensions remembered for one entry
 _INTEGERS = frozenset(d for d in dtypes.STORAGE if d[0] in "iu")
 
@@ -46,6 +47,9 @@ class Signature:
         self.where: tuple[Fact, ...] = instance.source.where
         self.defaults: tuple[Any, ...] = instance.source.defaults
         self.held: dict[tuple[int, ...], None] = {}  # dimensions at which the facts hold
+        self.shapes: dict[tuple[int, ...], list[int]] = {}  # of a type of `types` at dimensions
+        # By the dimensions, the least and greatest value of each argument that these ranges allow.
+        self.limits: dict[tuple[int, ...], tuple[Ranges, dict[str, tuple[int, int]]]] = {}
         self.symbols: dict[int, list[str]] = {}  # a type of `types` → its dimensions' texts
 
     def bind(
@@ -153,39 +157,49 @@ class Signature:
 
     def tensor(self, name: str, type: TensorType, value: Any, dims: dict[str, int]) -> Tensor:
         if not isinstance(value, Tensor):
-            try:
-                value = torch.as_tensor(value)
-            except (TypeError, ValueError, RuntimeError) as error:
-                raise InputError(
-                    f"`{name}`: expected a tensor {self.shape_text(type)} of {type.dtype}, "
-                    f"found {describe(value)}"
-                ) from error
-            if (
-                (value.numel() == 0 and not value.dtype.is_floating_point)
-                or value.numel() == 0
-                or type.dtype in dtypes.FLOATS
-            ):
-                value = value.to(dtypes.STORAGE[type.dtype])
+            if type.dtype in _INTEGERS and fits(value, len(type.shape), type.dtype):
+                made = torch.tensor(value, dtype=dtypes.STORAGE[type.dtype], device=self.device)
+                self.bind_dims(type, made, dims)
+                return dtypes.to_carrier(made, type.dtype)
+            value = self.converted(name, type, value)
         if value.layout is not torch.strided or value.is_meta:
             kind = "meta" if value.is_meta else str(value.layout).removeprefix("torch.")
             raise InputError(f"`{name}`: expected a dense tensor with values, found a {kind} one")
-        value = value.resolve_neg()
+        if value.is_neg():
+            value = value.resolve_neg()
         if value.dim() != len(type.shape):
             raise InputError(
                 f"`{name}`: expected shape {self.shape_text(type)}, found {list(value.shape)}"
             )
+        self.bind_dims(type, value, dims)
+        return self.as_dtype(name, type.dtype, value)
+
+    def bind_dims(self, type: TensorType, value: Tensor, dims: dict[str, int]) -> None:
         texts = self.symbols.get(id(type))
         if texts is None:
             texts = self.symbols[id(type)] = [str(dim) for dim in type.shape]
         for text, size in zip(texts, value.shape, strict=True):
             if text in self.dims and text not in dims:
                 dims[text] = size
-        return self.as_dtype(name, type.dtype, value)
+
+    def converted(self, name: str, type: TensorType, value: Any) -> Tensor:
+        """What is no tensor as one, of the dtype that torch finds in it."""
+        try:
+            made = torch.as_tensor(value)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"`{name}`: expected a tensor {self.shape_text(type)} of {type.dtype}, "
+                f"found {describe(value)}"
+            ) from error
+        if made.numel() == 0 or type.dtype in dtypes.FLOATS:
+            return made.to(dtypes.STORAGE[type.dtype])
+        return made
 
     def as_dtype(self, name: str, dtype: str, value: Tensor) -> Tensor:
         found = dtypes.NAMES.get(value.dtype, str(value.dtype))
         if found == dtype:
-            return dtypes.to_carrier(value.to(self.device), dtype)
+            held = value if value.device == self.device else value.to(self.device)
+            return dtypes.to_carrier(held, dtype)
         if dtype in _INTEGERS and found in _INTEGERS:
             low, high = dtypes.limits(dtype)
             least, most = dtypes.limits(found)
@@ -215,14 +229,20 @@ class Signature:
                 self.check_shape(name, item, part, dims)
         if not isinstance(type, TensorType):
             return
-        expected = [dim.evaluate(dims) for dim in type.shape]  # type: ignore[union-attr]
+        key = (id(type), *[dims[n] for n in self.dims])
+        expected = self.shapes.get(key)
+        if expected is None:
+            expected = [dim.evaluate(dims) for dim in type.shape]  # type: ignore[union-attr]
+            if len(self.shapes) >= KEPT:
+                self.shapes.clear()
+            self.shapes[key] = expected
         if expected != list(value.shape):
             text = self.shape_text(type)
             shown = "" if text == str(expected) else f" = {expected}"
             raise InputError(f"`{name}`: expected shape {text}{shown}, found {list(value.shape)}")
 
     def check_where(self, dims: Mapping[str, int]) -> None:
-        key = tuple(dims[name] for name in self.dims)
+        key = tuple([dims[n] for n in self.dims])
         if not self.where or key in self.held:
             return
         values = {**self.outer, **dims}
@@ -244,32 +264,16 @@ class Signature:
         evaluator has an eye for. Raises InputError for any other.
         """
         by_name = dict(zip(self.names, values, strict=True))
-        limits: dict[str, tuple[int, int]] = {}
-        beside = False
-        for condition in ranges.conditions:
-            offset = condition.offset.evaluate(dims)
-            if condition.sizes and any(size.evaluate(dims) == 0 for size in condition.sizes):
-                least, most = (
-                    (0, 0) if condition.argument is None else extremes(by_name[condition.argument])
-                )
-                extent = condition.extent
-                beside |= (
-                    least + offset < 0
-                    if extent is None
-                    else (most + offset >= extent.evaluate(dims))
-                )
-                continue
-            if condition.argument is None:
-                extent = condition.extent
-                if offset < 0 or (extent is not None and offset >= extent.evaluate(dims)):
-                    raise InputError(f"`{self.name}`{sizes_text(dims)}: {REACHES}")
-                continue
-            low, high = limits.get(condition.argument, (-(2**63), 2**63 - 1))
-            if condition.extent is None:
-                low = max(low, -offset)
-            else:
-                high = min(high, condition.extent.evaluate(dims) - 1 - offset)
-            limits[condition.argument] = (low, high)
+        key = tuple([dims[n] for n in self.dims])
+        known = self.limits.get(key)
+        if known is not None and known[0] is ranges:
+            limits, beside = known[1], False
+        else:
+            limits, beside, fixed = self.limits_of(ranges, by_name, dims)
+            if fixed:
+                if len(self.limits) >= KEPT:
+                    self.limits.clear()
+                self.limits[key] = (ranges, limits)
         for name, (low, high) in limits.items():
             least, most = extremes(by_name[name])
             if least < low or most > high:
@@ -291,6 +295,40 @@ class Signature:
                     raise InputError(f"`{name}`: {twice} is named twice; expected distinct values")
         return beside
 
+    def limits_of(
+        self, ranges: Ranges, by_name: Mapping[str, Any], dims: Mapping[str, int]
+    ) -> tuple[dict[str, tuple[int, int]], bool, bool]:
+        """The least and greatest value of each argument at these dimensions; what `check_ranges`
+        returns; and whether that is so for all values of the arguments."""
+        limits: dict[str, tuple[int, int]] = {}
+        beside, fixed = False, True
+        for condition in ranges.conditions:
+            offset = condition.offset.evaluate(dims)
+            if condition.sizes and any(size.evaluate(dims) == 0 for size in condition.sizes):
+                least, most = (
+                    (0, 0) if condition.argument is None else extremes(by_name[condition.argument])
+                )
+                extent = condition.extent
+                fixed = False
+                beside |= (
+                    least + offset < 0
+                    if extent is None
+                    else (most + offset >= extent.evaluate(dims))
+                )
+                continue
+            if condition.argument is None:
+                extent = condition.extent
+                if offset < 0 or (extent is not None and offset >= extent.evaluate(dims)):
+                    raise InputError(f"`{self.name}`{sizes_text(dims)}: {REACHES}")
+                continue
+            low, high = limits.get(condition.argument, (-(2**63), 2**63 - 1))
+            if condition.extent is None:
+                low = max(low, -offset)
+            else:
+                high = min(high, condition.extent.evaluate(dims) - 1 - offset)
+            limits[condition.argument] = (low, high)
+        return limits, beside, fixed
+
 
 REACHES = "an index reaches past its axis"
 
@@ -311,6 +349,20 @@ def extremes(value: Any) -> tuple[int, int]:
         return only, only
     low, high = torch.aminmax(value)
     return int(low), int(high)
+
+
+def fits(value: Any, rank: int, dtype: str) -> bool:
+    """Whether it is a list, nested `rank` deep, of a few integers that `dtype` holds: a step's
+    tokens, which then need no second look. False says nothing."""
+    items = [value]
+    for _ in range(rank):
+        if not all(type(item) is list for item in items):
+            return False
+        if len({len(item) for item in items}) > 1 or len(items) > FEW:
+            return False
+        items = [x for item in items for x in item]
+    low, high = dtypes.limits(dtype)
+    return 0 < len(items) <= FEW and all(type(x) is int and low <= x <= high for x in items)
 
 
 def describe(value: Any) -> str:

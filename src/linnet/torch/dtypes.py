@@ -53,14 +53,14 @@ def to_carrier(x: Tensor, dtype: str) -> Tensor:
     """A tensor in the torch dtype of the same name, as its carrier."""
     if dtype == "u64":
         return x.view(torch.int64)
-    return x.to(CARRIER[dtype])
+    return x if x.dtype is CARRIER[dtype] else x.to(CARRIER[dtype])
 
 
 def from_carrier(x: Tensor, dtype: str) -> Tensor:
     """A carrier as a tensor of the torch dtype of the same name."""
     if dtype == "u64":
         return x.view(torch.uint64)
-    return x.to(STORAGE[dtype])
+    return x if x.dtype is STORAGE[dtype] else x.to(STORAGE[dtype])
 
 
 def _unsigned_double(x: Tensor) -> Tensor:

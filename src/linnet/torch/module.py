@@ -125,14 +125,12 @@ class Entry:
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         model = self.model
-        if model.native.module is not None:
-            model.native.module.wake()
+        model.native.wake()
         values, dims = self.signature.bind(args, keywords)
         beside = self.signature.check_ranges(self.ranges(), values, dims)
         if self.uses_state:
             model.allocate()
-        with model.mode():
-            result = self.run(values, dims, beside)
+        result = self.run(values, dims, beside)
         return self.outward(result, self.instance.result)
 
     def run(self, values: list[Any], dims: dict[str, int], by_reference: bool = False) -> Any:
@@ -142,6 +140,11 @@ class Entry:
             result = model.native.run(native, values, dims)
             if result is not None:
                 return result
+        with model.mode():
+            return self.run_torch(values, dims, by_reference)
+
+    def run_torch(self, values: list[Any], dims: dict[str, int], by_reference: bool) -> Any:
+        model = self.model
         if model.numerics == "exact" or by_reference:
             return self.reference(values, dims)
         code = self.code()

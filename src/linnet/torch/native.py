@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from linnet.ir.types import ScalarType, StructType, TensorType, TupleType, Type
 from linnet.torch import dtypes
 from linnet.torch.block import Block
 from linnet.torch.ranges import Ranges
+from linnet.torch.touched import touched
 
 if TYPE_CHECKING:
     from linnet.native.choose import Largest
@@ -34,6 +35,8 @@ BACKENDS = ("native", "torch")
 WIDENED = frozenset(
     d for d in dtypes.STORAGE if dtypes.CARRIER[d].itemsize != dtypes.STORAGE[d].itemsize
 )
+KEPT = 256  # sets of dimensions whose results' shapes are remembered
+Shapes = list[tuple[list[int], torch.dtype]]
 _said = False
 
 
@@ -90,8 +93,10 @@ class Native:
         self._params: dict[str, int] = {}
         self._bound: tuple[NativeModule | None, int] = (None, 0)  # what the addresses are of
         # A tensor's memory can move under it (`tensor.data = …`): asked at each call, and there.
-        self._lookups: list[Callable[[], int]] = []
-        self._places: list[int] = []
+        self._looked: list[Tensor] = []
+        self._places = array("Q")
+        self._lines = array("Q")
+        self._shapes: dict[tuple[Any, ...], Shapes | None] = {}
         # Packed ones that had to be opened; models rebound on the same weights share them.
         self.dense: dict[str, tuple[Any, Tensor]] = {}
         self._paths: frozenset[str] | None = None
@@ -187,6 +192,7 @@ class Native:
         """Run on code that others run on too, with a table of this model's own. `fixed` are the
         values here of the dimensions that the code leaves open."""
         self.module, self.ranges, self._fixed = module, ranges, fixed
+        self._shapes.clear()
         self._table = module.new_weights()
 
     @property
@@ -249,10 +255,10 @@ class Native:
         assert module is not None
         if not self._bind(module):
             return None
-        ranges = self.ranges[entry.instance.source.name]
         dims = {**self._fixed, **dims}
-        if any(extent.evaluate(dims) == 0 for extent in ranges.extents):
-            return None  # native code reads an element even where it refuses the index
+        shapes = self._shapes_of(entry, dims)
+        if shapes is None:
+            return None
         inputs: list[Any] = []
         held: list[Tensor] = []
         for value, (_, type) in zip(values, entry.params, strict=True):
@@ -264,12 +270,33 @@ class Native:
                 inputs.append(value.data_ptr())
             else:
                 inputs.append(value.item() if isinstance(value, Tensor) else value)
-        results: list[Tensor] = []
-        with torch.inference_mode(False), torch.no_grad():  # ordinary tensors, as the caller's
-            for result in entry.results:
-                extents = [d.evaluate(dims) for d in getattr(result, "shape", ())]
-                results.append(torch.empty(extents, dtype=dtypes.STORAGE[result.dtype]))  # type: ignore[attr-defined]
+        if torch.is_inference_mode_enabled():
+            with torch.inference_mode(False):  # ordinary tensors, as the caller's
+                results = [torch.empty(shape, dtype=dtype) for shape, dtype in shapes]
+        else:
+            results = [torch.empty(shape, dtype=dtype) for shape, dtype in shapes]
         return Arguments(inputs, held, dims, results)
+
+    def _shapes_of(self, entry: NativeEntry, dims: dict[str, int]) -> Shapes | None:
+        """The results' shapes and dtypes at these dimensions; None where an axis that is indexed
+        has no element: native code reads one even where it refuses the index."""
+        name = entry.instance.source.name
+        key = (name, *[dims[n] for n in entry.instance.dims])
+        if key in self._shapes:
+            return self._shapes[key]
+        found: Shapes | None = None
+        if all(extent.evaluate(dims) != 0 for extent in self.ranges[name].extents):
+            found = [
+                (
+                    [d.evaluate(dims) for d in getattr(result, "shape", ())],
+                    dtypes.STORAGE[result.dtype],  # type: ignore[attr-defined]
+                )
+                for result in entry.results
+            ]
+        if len(self._shapes) >= KEPT:
+            self._shapes.clear()
+        self._shapes[key] = found
+        return found
 
     def _bind(self, module: NativeModule) -> bool:
         """Give the module the addresses that changed since the last call.
@@ -281,17 +308,17 @@ class Native:
         model = self.model
         known = self._params
         changes = Block.changes
-        if self._bound == (module, changes) and self._places == [at() for at in self._lookups]:
+        if self._bound == (module, changes) and self._places == self._now():
             return True
-        lookups: list[Callable[[], int]] = []
+        looked: list[Tensor] = []
         for table in (model._params, model._states):
             for path, (block, name, _) in table.items():
                 held: Any = getattr(block, name)
                 packed = getattr(held, "packed", None)
                 if packed is not None:
-                    lookups.extend(t.data_ptr for t in packed[1:4] if t is not None)
+                    looked.extend(t for t in packed[1:4] if t is not None)
                 elif held is not None:
-                    lookups.append(held.data_ptr)
+                    looked.append(held)
                 if packed is not None and path in self._opened(module):
                     dense = self.dense.get(path)
                     if dense is None or dense[0] is not held:
@@ -313,8 +340,19 @@ class Native:
                     module.bind(path, address, table=self._table)
                     known[path] = address
         self._bound = (module, changes)
-        self._lookups, self._places = lookups, [at() for at in lookups]
+        self._looked = looked
+        self._places, self._lines = self._now(), touched(looked)
         return True
+
+    def _now(self) -> array[int]:
+        """Where the tensors' memory is."""
+        return array("Q", map(Tensor.data_ptr, self._looked))
+
+    def wake(self) -> None:
+        """A call will follow. What it will look at was pushed out of the caches by the weights
+        of the last one."""
+        if self.module is not None:
+            self.module.wake(self._lines)
 
     def _opened(self, module: NativeModule) -> frozenset[str]:
         """The paths of parameters that compiled code reads as dense elements."""

@@ -56,10 +56,9 @@ class Slices:
                 result = None
         else:
             result = None
-        with entry.model.mode():
-            if result is None:
-                result = entry.run(self._values, self._dims, self._beside)
-            self._result = entry.outward(result, entry.instance.result)
+        if result is None:
+            result = entry.run(self._values, self._dims, self._beside)
+        self._result = entry.outward(result, entry.instance.result)
         self._started = None
         self.ended = True
         return True

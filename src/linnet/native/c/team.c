@@ -149,10 +149,12 @@ static void ring(struct pool *p) {
     wake_all(&p->bell);
 }
 
-// A call will come at once: workers that sleep wake while the caller prepares it.
-void team_wake(void *pool) {
+// A call will come at once: workers that sleep wake while the caller prepares it, and what the caller
+// reads for that is fetched, many lines at a time where it would wait for one after another.
+void team_wake(void *pool, const void *const *lines, long count) {
     struct pool *p = pool;
     if (p->team.size > 1 && atomic_load(&sleepers)) ring(p);
+    for (long i = 0; i < count; i++) __builtin_prefetch(lines[i], 0, 3);
 }
 
 static void go(struct pool *p) {
