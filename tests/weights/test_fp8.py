@@ -80,3 +80,20 @@ def test_scales_that_do_not_fit(tmp_path: Path) -> None:
     safetensors.save_file({"a.weight": weight, "a.weight_scale_inv": torch.rand(5, 3)}, file)
     with open_checkpoint(tmp_path) as checkpoint, pytest.raises(WeightsError, match="do not go"):
         checkpoint.read("a.weight", "f32")
+
+
+@pytest.mark.parametrize(("shape", "scales"), [((0, 300), (0, 3)), ((200, 0), (2, 0)), ((0,), ())])
+def test_no_elements(tmp_path: Path, shape: tuple[int, ...], scales: tuple[int, ...]) -> None:
+    weight = torch.zeros(shape).to(torch.float8_e4m3fn)
+    file = tmp_path / "model.safetensors"
+    safetensors.save_file({"a.weight": weight, "a.weight_scale_inv": torch.rand(scales)}, file)
+    with open_checkpoint(tmp_path) as checkpoint:
+        assert floats(checkpoint, "a.weight").size == 0
+
+
+def test_scales_of_no_elements(tmp_path: Path) -> None:
+    weight = torch.zeros(200, 300).to(torch.float8_e4m3fn)
+    file = tmp_path / "model.safetensors"
+    safetensors.save_file({"a.weight": weight, "a.weight_scale_inv": torch.rand(0, 3)}, file)
+    with open_checkpoint(tmp_path) as checkpoint, pytest.raises(WeightsError, match="do not go"):
+        checkpoint.read("a.weight", "f32")

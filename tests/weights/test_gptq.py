@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,4 +127,59 @@ def test_a_layout_that_is_neither(tmp_path: Path) -> None:
     tensors = {"a.qweight": words(q, 4), "a.qzeros": words(zeros, 4), "a.scales": scales}
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(WeightsError, match="neither GPTQ's layout nor AWQ's"):
+        open_checkpoint(tmp_path)
+
+
+def gptq() -> dict[str, np.ndarray]:
+    q, zeros, scales = made(4)
+    return {
+        "a.qweight": np.ascontiguousarray(words(q, 4).T),
+        "a.qzeros": words(zeros - 1, 4),
+        "a.scales": scales,
+        "a.g_idx": (np.arange(IN) // GROUP).astype(np.int32),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("scales", lambda x: None, "`a.scales` is missing"),
+        ("qzeros", lambda x: None, "`a.qzeros` is missing"),
+        ("scales", lambda x: x.astype(np.int32), "expected floats of 2 dimensions, found i32"),
+        ("scales", lambda x: x[0], "expected floats of 2 dimensions"),
+        ("scales", lambda x: x[:0], "neither"),
+        ("qzeros", lambda x: x.view(np.float16), "expected i32 of 2 dimensions, found f16"),
+        ("qzeros", lambda x: x.astype(np.int64), "expected i32"),
+        ("qzeros", lambda x: x.ravel(), "expected i32 of 2 dimensions"),
+        ("qzeros", lambda x: np.repeat(x, 2, 1)[:, : x.shape[1] * 3 // 4], "of 4 or 8 bits"),
+        ("g_idx", lambda x: x.astype(np.int64), "expected i32 of 1 dimension, found i64"),
+        ("g_idx", lambda x: x[0], "expected i32 of 1 dimension"),
+        ("g_idx", lambda x: x[:-1], "neither"),
+        ("g_idx", lambda x: x[:0], "neither"),
+        ("g_idx", lambda x: x - 1, "names a group that is not there"),
+        ("g_idx", lambda x: x + 1, "names a group that is not there"),
+        ("qweight", lambda x: x[:0], "neither"),
+    ],
+)
+def test_parts_that_do_not_fit(tmp_path: Path, name: str, change: Any, says: str) -> None:
+    tensors = gptq()
+    changed = change(tensors.pop(f"a.{name}"))
+    if changed is not None:
+        tensors[f"a.{name}"] = np.array(changed)
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(WeightsError, match=says), open_checkpoint(tmp_path) as checkpoint:
+        checkpoint.read("a.weight", "f32")
+
+
+def test_packed_and_dense_at_once(tmp_path: Path) -> None:
+    save_file({**gptq(), "a.weight": np.zeros((2, 2), np.float32)}, tmp_path / "model.safetensors")
+    with pytest.raises(WeightsError, match=r"packed as `a\.qweight` too"):
+        open_checkpoint(tmp_path)
+
+
+def test_a_format_that_is_not_known(tmp_path: Path) -> None:
+    save_file(gptq(), tmp_path / "model.safetensors")
+    config = {"quantization_config": {"checkpoint_format": "marlin"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(WeightsError, match=r"config.json: `checkpoint_format` is 'marlin'"):
         open_checkpoint(tmp_path)

@@ -42,12 +42,14 @@ def read_scaled(
     if scale.dtype not in ("f32", "bf16", "f16"):
         raise WeightsError(f"its scales are {scale.dtype}, expected floats")
     scales = floats(scale_raw, scale.dtype).reshape(scale.shape)
+    if not raw.nbytes:
+        return room(0) if out is None else out
     width = info.shape[-1] if info.shape else 1
     rows = raw.nbytes // max(1, width)
     if scales.size == 1:
         tall, wide = max(1, rows), max(1, width)
         scales = scales.reshape(1, 1)
-    elif scales.ndim == 2 and len(info.shape) == 2:
+    elif scales.ndim == 2 and len(info.shape) == 2 and scales.size:
         tall, wide = (-(-n // m) for n, m in zip(info.shape, scales.shape))
     else:
         raise WeightsError(f"scales {list(scale.shape)} do not go with {list(info.shape)}")

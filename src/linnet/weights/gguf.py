@@ -264,14 +264,14 @@ class GgufFile:
 
     def _read_source(self, source: Source, dtype: str, out: memoryview | None) -> memoryview:
         width = source.width
-        count = prod(source.shape) // width
+        count = prod(source.shape) // max(1, width)
         size = SIZES[dtype] * width
         if out is None:
             out = room(count * size)
         out = out.cast("B")
-        step = max(1, CHUNK // width)
+        step = max(1, CHUNK // max(1, width))
         at = 0
-        for start in range(0, count, step):
+        for start in range(0, count if width else 0, step):
             for part, lo, hi in source.segments(start, min(start + step, count)):
                 raw = memoryview(self._rows(source, part, lo, hi).tobytes())
                 values = source.changed(self._unpack(raw, part).reshape(hi - lo, width))
@@ -347,7 +347,10 @@ class GgufFile:
         # One long row: the package works through rows in Python.
         blocks = np.frombuffer(raw, np.uint8).reshape(1, -1)
         try:
-            elements: np.ndarray[Any, Any] = dequantize(blocks, GGMLQuantizationType(stored.type))
+            with np.errstate(all="ignore"):
+                elements: np.ndarray[Any, Any] = dequantize(
+                    blocks, GGMLQuantizationType(stored.type)
+                )
             return elements
         except (NotImplementedError, ValueError) as error:
             raise self._fail(

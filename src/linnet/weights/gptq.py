@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 PARTS = ("qweight", "qzeros", "scales", "g_idx")
+_SCALES = ("f16", "bf16", "f32")
+_FORMATS = ("gptq", "gptq_v2")
 _AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)  # where in an i32 column j of eight stands
 
 
@@ -49,8 +51,9 @@ def integers(tensors: Mapping[str, TensorInfo]) -> dict[str, Integers]:
             continue
         stem = name.removesuffix("qweight")
         parts = {part: tensors[stem + part] for part in PARTS if stem + part in tensors}
-        if not {"qzeros", "scales"} <= set(parts) or q.dtype != "i32" or len(q.shape) != 2:
+        if len(parts) == 1 or q.dtype != "i32" or len(q.shape) != 2:
             continue
+        _check_parts(stem, parts, tensors)
         zeros, scales = parts["qzeros"], parts["scales"]
         out = scales.shape[-1]
         awq = q.shape[1] != out
@@ -61,9 +64,10 @@ def integers(tensors: Mapping[str, TensorInfo]) -> dict[str, Integers]:
             bits = 32 * zeros.shape[-1] // max(1, out)
             width = index.shape[0] if index is not None else q.shape[0] * 32 // max(1, bits)
         groups = scales.shape[0]
-        fits = bits in (4, 8) and groups and (index is not None or width % groups == 0)
+        fits = bits in (4, 8) and groups and width and (index is not None or width % groups == 0)
         packs = 32 // bits if fits else 1
         rows = (width, out // packs) if awq else (width // packs, out)
+        fits = fits and width % packs == 0 and (index is None or index.shape == (width,))
         if not fits or q.shape != rows or zeros.shape != (groups, out // packs):
             raise WeightsError(
                 f"{q.file}: tensor `{name}` {list(q.shape)} with zeros {list(zeros.shape)} and "
@@ -77,6 +81,28 @@ def integers(tensors: Mapping[str, TensorInfo]) -> dict[str, Integers]:
             less[folder] = 0 if _format(folder) == "gptq_v2" else 1
         found[info.name] = Integers(info, parts, bits, awq, 0 if awq else less[folder])
     return found
+
+
+def _check_parts(stem: str, parts: Mapping[str, TensorInfo], tensors: Mapping[str, Any]) -> None:
+    """Raises WeightsError for a part that is missing or of a wrong dtype or rank."""
+    q = parts["qweight"]
+    for part in ("qzeros", "scales"):
+        if part not in parts:
+            raise WeightsError(f"{q.file}: tensor `{q.name}`: `{stem}{part}` is missing beside it")
+    for part, info in parts.items():
+        floating, rank = part == "scales", 1 if part == "g_idx" else 2
+        if (info.dtype not in _SCALES if floating else info.dtype != "i32") or (
+            len(info.shape) != rank
+        ):
+            wanted = "floats" if floating else "i32"
+            raise WeightsError(
+                f"{info.file}: tensor `{info.name}`: expected {wanted} of {rank} "
+                f"dimension{'s' * (rank > 1)}, found {info.dtype} {list(info.shape)}"
+            )
+    if f"{stem}weight" in tensors:
+        raise WeightsError(
+            f"{q.file}: tensor `{stem}weight` is there, and packed as `{q.name}` too"
+        )
 
 
 def _format(folder: Path) -> object:
@@ -97,6 +123,11 @@ def _format(folder: Path) -> object:
         if name == "config.json" and isinstance(found, dict):
             found = found.get("quantization_config")
         if isinstance(found, dict) and "checkpoint_format" in found:
+            if found["checkpoint_format"] not in _FORMATS:
+                raise WeightsError(
+                    f"{file}: `checkpoint_format` is {found['checkpoint_format']!r}, expected one "
+                    f"of {', '.join(_FORMATS)}"
+                )
             return found["checkpoint_format"]
     return None
 

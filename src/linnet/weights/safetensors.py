@@ -155,7 +155,7 @@ class SafetensorsFile:
             kind = form.get("format") if isinstance(form, dict) else None
             group = form.get("group") if isinstance(form, dict) else None
             data, scale = self.tensors.get(name), self.tensors.get(name + SCALE)
-            if kind not in BITS or group not in GROUPS:
+            if not isinstance(kind, str) or kind not in BITS or group not in GROUPS:
                 raise self._fail(f"declared packed as {form!r}, which is not known here", name)
             if data is None or scale is None:
                 raise self._fail(f"declared packed, but it or `{name}{SCALE}` is missing", name)
