@@ -164,6 +164,9 @@ def test_a_wrong_declaration_is_refused(tmp_path: Path) -> None:
     file.write_bytes(raw.replace(b'\\"group\\": 128', b'\\"group\\": 64 ', 1))
     with pytest.raises(WeightsError, match="scales are f32"):
         open_checkpoint(tmp_path / "out")
+    file.write_bytes(raw.replace(b'\\"int4\\"', b'[\\"i\\"] ', 1))
+    with pytest.raises(WeightsError, match=r"declared packed as .* which is not known here"):
+        open_checkpoint(tmp_path / "out")
 
 
 def test_embeddings_in_four_bits(tmp_path: Path) -> None:
@@ -215,7 +218,10 @@ def test_a_folder_chats_by_itself(
         ("{}", "names no `model`"),
         ('{"model": 3}', "`model` is 3"),
         ('{"model": "x", "generics": {"H": [1]}}', "generic `H`"),
-        ('{"model": "no-such-model"}', "no model `no-such-model`"),
+        ('{"model": "no-such-model"}', "linnet.json: no model `no-such-model`"),
+        ('{"model": "x", "version": 2}', "linnet.json: version 2 .* reads version 1"),
+        ('{"model": "x", "quantize": "int3"}', "`quantize` is 'int3'"),
+        ('{"model": "x", "embedding": 5}', "embeddings in 5 bits"),
     ],
 )
 def test_a_folder_that_names_no_model(tmp_path: Path, text: str, message: str) -> None:
@@ -289,6 +295,82 @@ def test_two_runs_at_once_and_no_room(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(2, 1, 1 << 20))
     with pytest.raises(WeightsError, match=r"still to be written, and the disk has 0\.00 GB left"):
         write_folder(tmp_path / "other", outputs, about)
+
+
+def four(make: Any = lambda i: memoryview(bytes([i]) * 32)) -> list[Output]:
+    return [Output(f"t{i}", "f32", (8,), None, lambda i=i: make(i)) for i in range(4)]
+
+
+@pytest.mark.parametrize("bad", [0, 2])
+def test_what_a_run_that_failed_leaves(tmp_path: Path, bad: int) -> None:
+    def make(i: int) -> memoryview:
+        if i == bad:
+            raise KeyboardInterrupt
+        return memoryview(bytes([i]) * 32)
+
+    about, out = {"a": "b"}, tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        write_folder(out, four(make), about, shard_bytes=64)
+    left = sorted(p.name for p in tmp_path.rglob("*"))
+    assert left == (
+        [".plan.json", "model-00001-of-00002.safetensors", "out.partial"] if bad else []
+    )
+
+
+def test_a_complete_shard_that_is_shorter_now_is_written_again(tmp_path: Path) -> None:
+    def fails(_: Path) -> None:
+        raise OSError("no")
+
+    about, out = {"a": "b"}, tmp_path / "out"
+    with pytest.raises(WeightsError, match="cannot be written"):
+        write_folder(out, four(), about, shard_bytes=64, finish=fails)
+    shard = tmp_path / "out.partial" / "model-00001-of-00002.safetensors"
+    shard.write_bytes(shard.read_bytes()[:-8])
+    write_folder(out, four(), about, shard_bytes=64)
+    with open_checkpoint(out) as checkpoint:
+        assert [bytes(checkpoint.read(f"t{i}")) for i in range(4)] == [
+            bytes([i]) * 32 for i in range(4)
+        ]
+
+
+def test_folders_that_cannot_get_a_name_are_refused_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(i: int) -> memoryview:
+        raise AssertionError
+
+    def refused(folder: Path, says: str) -> None:
+        with pytest.raises(WeightsError, match=says):
+            write_folder(folder, four(make), {})
+
+    (tmp_path / "there").mkdir()
+    for name, target in (("loose", "nowhere"), ("link", "there"), ("loop", "loop")):
+        (tmp_path / name).symlink_to(target)
+        refused(tmp_path / name, "is a link")
+    monkeypatch.chdir(tmp_path / "there")
+    refused(Path(), "has no name of its own")
+    (tmp_path / "there" / "inner").mkdir()
+    monkeypatch.chdir(tmp_path / "there" / "inner")
+    refused(Path(".."), "is there already")
+    monkeypatch.setattr("os.path.ismount", lambda path: True)
+    refused(tmp_path / "there" / "inner", "a disk is mounted there")
+    assert sorted(p.name for p in tmp_path.rglob("*")) == [
+        "inner",
+        "link",
+        "loop",
+        "loose",
+        "there",
+    ]
+
+
+def test_a_plan_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("of somebody else")
+    (tmp_path / "out.partial").mkdir()
+    (tmp_path / "out.partial" / ".plan.json").symlink_to(other)
+    with pytest.raises(WeightsError, match="cannot be written"):
+        write_folder(tmp_path / "out", four(), {})
+    assert other.read_text() == "of somebody else"
 
 
 def checkpoint_of(folder: Path, **tensors: torch.Tensor) -> Path:

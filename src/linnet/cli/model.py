@@ -80,7 +80,7 @@ def open_target(args: argparse.Namespace) -> Target:
         else:
             raise UsageError("no MODEL given: a name of the zoo, a folder or a .linnet file")
     folder = described(model)
-    path = find_model(folder.model if folder else model)
+    path = folder.home() if folder else find_model(model)
     card = read_card(path) if path.is_dir() and (path / "nest.toml").is_file() else None
     generics: Generics = dict(card.generics) if card else {}
     root = args.root or (card.root if card else None)

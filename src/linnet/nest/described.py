@@ -1,6 +1,6 @@
 """A folder of weights that names its model, as `linnet quantize` writes it: `linnet.json`.
 
-    {"model": "smollm2-135m-instruct", "generics": {"Layers": 30}, "root": null,
+    {"version": 1, "model": "smollm2-135m-instruct", "generics": {"Layers": 30}, "root": null,
      "quantize": "int4", "embedding": 8}
 
 `model` is a name of the zoo, or the path of a folder or file on the machine that wrote it;
@@ -13,11 +13,13 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from linnet.errors import WeightsError
+from linnet.errors import PackageError, WeightsError
 from linnet.weights.json_text import JsonError, read_json
+from linnet.weights.packed import BITS
 
 FILE = "linnet.json"
 LIMIT = 1 << 20
+VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,15 @@ class Described:
     root: str | None = None
     quantize: str | None = None
     embedding: int = 8
+
+    def home(self) -> Path:
+        """Where the model is that it names. Raises PackageError."""
+        from linnet.nest.zoo import find_model
+
+        try:
+            return find_model(self.model)
+        except PackageError as error:
+            raise PackageError(f"{self.weights / FILE}: {error}") from error
 
 
 def described(model: str | Path) -> Described | None:
@@ -54,6 +65,12 @@ def described(model: str | Path) -> Described | None:
     if not isinstance(found, dict):
         raise WeightsError(f"{path}: expected an object")
 
+    if found.get("version", VERSION) != VERSION:
+        raise WeightsError(
+            f"{path}: version {found['version']!r} of what a folder says of itself; this linnet "
+            f"reads version {VERSION}"
+        )
+
     def get(key: str, kinds: type | tuple[type, ...], default: object) -> object:
         value = found.get(key, default)
         if not (isinstance(value, kinds) or value is default) or isinstance(value, bool):
@@ -64,6 +81,11 @@ def described(model: str | Path) -> Described | None:
     root, quantize = get("root", str, None), get("quantize", str, None)
     embedding = get("embedding", int, 8)
     assert isinstance(generics, dict)
+    if quantize not in (None, *BITS) or embedding not in (4, 8):
+        raise WeightsError(
+            f"{path}: `quantize` is {quantize!r} with embeddings in {embedding!r} bits; expected "
+            f"one of {', '.join(BITS)}, and 4 or 8"
+        )
     if not name:
         raise WeightsError(f"{path}: names no `model`")
     for key, value in generics.items():
@@ -74,5 +96,6 @@ def described(model: str | Path) -> Described | None:
 
 def describe(folder: Path, about: Described) -> None:
     """Write what a folder is."""
-    text = {key: value for key, value in asdict(about).items() if key != "weights"}
+    text = {"version": VERSION, **asdict(about)}
+    del text["weights"]
     (folder / FILE).write_text(json.dumps(text, indent=2) + "\n", encoding="utf-8")

@@ -63,7 +63,7 @@ def open_engine(
     folder = described(model)
     if folder is not None:
         weights = folder.weights if weights is None else weights
-        model, root = folder.model, root or folder.root
+        model, root = folder.home(), root or folder.root
         generics = {**folder.generics, **(generics or {})}
     path = find_model(model if isinstance(model, str) else Path(model))
     card = read_card(path) if path.is_dir() and has_card(path) else None

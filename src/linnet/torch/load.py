@@ -86,7 +86,7 @@ def load(
     if cache is not None:
         _cacheable(cache, numerics, trainable)
     folder = described(Path(model))
-    path, card = _open(folder.model if folder else model)
+    path, card = _open(folder.home() if folder else model)
     program = program or check_path(path)
     bound_generics: dict[str, Any] = dict(card.generics) if card else {}
     if folder is not None:
@@ -116,7 +116,7 @@ def _device(device: str | torch.device) -> torch.device:
     try:
         place = torch.device(device)
         torch.empty(0, device=place)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, TypeError) as error:
         raise BackendError(f"device {device!r}: {str(error).splitlines()[0]}") from error
     if place.type == "cuda" and place.index is None:
         place = torch.device("cuda", torch.cuda.current_device())

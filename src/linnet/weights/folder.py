@@ -8,6 +8,7 @@ plan's file is locked while a run writes, so that two runs never write the same 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -66,26 +67,27 @@ def write_folder(
     `about` identifies what is written: a partial folder with another one is begun anew.
     `progress(done, total, name)` counts bytes. `finish` puts other files into the folder
     before it gets its name. Raises WeightsError where `folder` is there and not empty, where
-    another run writes it, and where the disk has too little room.
+    another run writes it, and where the disk has too little room. Where it fails, shards that
+    are complete stay for the next run, and nothing else.
     """
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
-        raise WeightsError(f"{folder}: is there already; remove it or choose another folder")
+    _check_name(folder)
     work = folder.parent / f"{folder.name}.partial"
     shards = _shards(outputs, shard_bytes)
     total = sum(output.nbytes for output in outputs)
     names = _names(len(shards))
     lock: int | None = None
+    named = False
     try:
         lock = _begin(work, outputs, about, shard_bytes)
         there = sum(
             sum(output.nbytes for output in shard)
             for name, shard in zip(names, shards)
-            if (work / name).is_file()
+            if _whole(work / name, shard, about)
         )
         _check_room(work, total - there)
         done = 0
         for name, shard in zip(names, shards):
-            if not (work / name).is_file():
+            if not _whole(work / name, shard, about):
                 temporary = work / f".{name}.tmp"
                 _write_shard(temporary, shard, about, done, total, progress)
                 os.replace(temporary, work / name)
@@ -103,13 +105,47 @@ def write_folder(
         if folder.is_dir():
             folder.rmdir()
         os.replace(work, folder)
+        named = True
         (folder / PLAN).unlink()  # last: until then a stopped run is known as one
     except OSError as error:
         raise WeightsError(f"{folder}: cannot be written: {error.strerror or error}") from error
     finally:
         if lock is not None:
+            if not named:
+                _tidy(work, names)
             os.close(lock)
     return [folder / name for name in names]
+
+
+def _check_name(folder: Path) -> None:
+    """Refuse, before any work, a folder that a finished one could not be renamed to."""
+    if folder.is_symlink():
+        raise WeightsError(f"{folder}: is a link; name the folder itself")
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        raise WeightsError(f"{folder}: is there already; remove it or choose another folder")
+    if folder.name in ("", ".."):
+        raise WeightsError(f"{folder}: has no name of its own; name a folder to be made")
+    if folder.is_dir() and os.path.ismount(folder):
+        raise WeightsError(f"{folder}: a disk is mounted there; choose a folder in it")
+
+
+def _tidy(work: Path, names: Sequence[str]) -> None:
+    """After a run that failed, while it still has the lock: keep what the next one can use."""
+    with contextlib.suppress(OSError):
+        for path in work.glob(".*.tmp"):
+            path.unlink()
+        if not any((work / name).is_file() for name in names):
+            shutil.rmtree(work)
+
+
+def _whole(path: Path, shard: Sequence[Output], about: Mapping[str, str]) -> bool:
+    """Whether a shard is there, in its length. It has had its name only since it was complete."""
+    if not path.is_file():
+        return False
+    head, starts = _head(shard, about)
+    parts = [part for output in shard for part in output.parts()]
+    ends = [starts[name] + bytes_of(dtype, shape) for name, dtype, shape in parts]
+    return path.stat().st_size == max(ends, default=len(head))
 
 
 def _names(count: int) -> list[str]:
@@ -130,9 +166,11 @@ def _begin(
     if work.is_dir() and not known.is_file() and any(work.iterdir()):
         raise WeightsError(f"{work}: in the way, and not from an earlier run: remove it")
     work.mkdir(parents=True, exist_ok=True)
-    lock = os.open(known, os.O_RDWR | os.O_CREAT, 0o644)
+    lock = os.open(known, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
     try:
         _locked(lock, work)
+        if os.fstat(lock).st_ino != known.stat().st_ino:  # of a run that ended just now
+            raise WeightsError(f"{work}: another run was writing there; start again")
         same = os.read(lock, 1000) == plan
         for path in work.iterdir():
             if path != known and (not same or path.name.endswith(".tmp")):
@@ -184,6 +222,13 @@ def _shards(outputs: Sequence[Output], limit: int) -> list[list[Output]]:
     return shards
 
 
+def _head(shard: Sequence[Output], about: Mapping[str, str]) -> tuple[bytes, dict[str, int]]:
+    """How its file begins, and where each part starts."""
+    declared = {o.name: {"format": o.kind, "group": group_of(o.shape[-1])} for o in shard if o.kind}
+    metadata = {"format": "pt", **about, PACKED: json.dumps(declared)}
+    return layout([part for output in shard for part in output.parts()], metadata)
+
+
 def _write_shard(
     path: Path,
     shard: list[Output],
@@ -193,9 +238,7 @@ def _write_shard(
     progress: Callable[[int, int, str], None] | None,
 ) -> None:
     """Tensors in their order, each part at its place in the file."""
-    declared = {o.name: {"format": o.kind, "group": group_of(o.shape[-1])} for o in shard if o.kind}
-    metadata = {"format": "pt", **about, PACKED: json.dumps(declared)}
-    head, starts = layout([part for output in shard for part in output.parts()], metadata)
+    head, starts = _head(shard, about)
     with path.open("wb") as file:
         file.write(head)
         for output in shard:
