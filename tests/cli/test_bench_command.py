@@ -77,6 +77,17 @@ def test_the_table_has_every_part(capsys: Any) -> None:
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_weights_that_are_in_few_bits_already_are_said(tmp_path: Path, capsys: Any) -> None:
+    out = tmp_path / "out"
+    assert main(["quantize", *MODEL[:3], "-o", str(out), "-q", "--bind", *SMALL]) == 0
+    capsys.readouterr()
+    asked = ["bench", str(out), "--prompt", "4", "--tokens", "2", "--threads", "1", "--json", "-q"]
+    assert main(asked) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["model"]["weights"] == "int4"
+    assert found["runs"][0]["dtype"].startswith("int4")
+
+
 def test_rows_of_a_batch_are_counted(capsys: Any) -> None:
     found = bench(capsys, "--batch", "3")
     token = found["runs"][0]["token"]
@@ -149,6 +160,8 @@ def test_peers_that_are_not_there_are_said_and_left_out(tmp_path: Path, capsys: 
         (["--prompt", "0", "--tokens", "0"], "nothing to measure"),
         (["--batch", "0"], "--batch takes a number above 0"),
         (["--max-seq", "8"], "positions are needed"),
+        (["--threads", "100000"], "--threads takes at most"),
+        (["--peer-weights", "x.gguf"], "--peer-weights is for a --peer"),
     ],
 )
 def test_wrong_options(more: list[str], said: str, capsys: Any) -> None:

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+import linnet
+from linnet.errors import BackendError
+
 SOURCE = """
 module big
 
@@ -58,3 +61,17 @@ def test_peak_of_a_load(tmp_path: Path, dtype: str) -> None:
     weights, peak = map(int, done.stdout.split())
     assert weights == 30 * 2048 * 2048 * (4 if dtype == "f32" else 2)
     assert peak <= 1.1 * weights + 400e6, (weights, peak)
+
+
+@pytest.mark.parametrize("cache", [None, "int8"])
+def test_states_that_memory_has_no_room_for(
+    cache: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A system that promises more memory than it has would end the process."""
+    for most in (1 << 22, 1 << 62, 1 << 80):
+        model = linnet.load("qwen3.5-moe-tiny", generics={"MaxSeq": most}, cache=cache)
+        if most == 1 << 22:
+            monkeypatch.setattr("linnet.torch.pages.available_memory", lambda: 10_000_000)
+        with pytest.raises(BackendError, match="does not fit the memory of cpu: bind a smaller"):
+            model.prefill([[1, 2]], pos=0)
+        monkeypatch.undo()

@@ -129,6 +129,11 @@ def _check(args: argparse.Namespace) -> None:
         value = getattr(args, name)
         if value is not None and value < 1:
             raise UsageError(f"--{name.replace('_', '-')} takes a number above 0, found {value}")
+    most = os.cpu_count() or 1
+    if args.threads is not None and args.threads > most:
+        raise UsageError(f"--threads takes at most {most}, the processors here: {args.threads}")
+    if args.peer_weights and not args.peer:
+        raise UsageError("--peer-weights is for a --peer, and none is named")
 
 
 def _named(text: str, known: Any) -> tuple[str, str]:
@@ -234,12 +239,28 @@ def _ours(
     say("measuring linnet")
     run = measure(model, job, args.entry)
     run.load = loading
-    if args.quantize:
-        run.dtype = f"{args.quantize}, {run.dtype}" if args.quantize != "stored" else "as stored"
-    return run, _about(model, target, args)
+    kept = _kept(model)
+    if kept:
+        run.dtype = f"{kept}, {run.dtype}" if kept != "stored" else "as stored"
+    return run, _about(model, target, args, kept)
 
 
-def _about(model: Model, target: Target, args: argparse.Namespace) -> dict[str, Any]:
+def _kept(model: Model) -> str | None:
+    """The format of weights in few bits: `stored` of a GGUF file's own, None where all are
+    dense."""
+    from linnet.torch.packed import PackedTensor
+    from linnet.weights.packed import BITS
+
+    tensors = model.state_dict().values()
+    kinds = {tensor.packed[0] for tensor in tensors if isinstance(tensor, PackedTensor)}
+    if not kinds:
+        return None
+    return min(kinds, key=BITS.__getitem__) if kinds <= set(BITS) else "stored"
+
+
+def _about(
+    model: Model, target: Target, args: argparse.Namespace, kept: str | None
+) -> dict[str, Any]:
     held = {id(tensor): tensor for tensor in model.state_dict().values()}
     parameters = sum(tensor.numel() for tensor in held.values())
     reason = model.native.reason
@@ -252,7 +273,7 @@ def _about(model: Model, target: Target, args: argparse.Namespace) -> dict[str, 
         "name": target.card.name if target.card else target.path.stem,
         "generics": dict(model.generics),
         "parameters": parameters,
-        "weights": args.quantize or str(model.generics.get("T", "as declared")),
+        "weights": kept or str(model.generics.get("T", "as declared")),
         "backend": backend,
         "device": args.device,
     }

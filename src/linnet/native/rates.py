@@ -64,7 +64,8 @@ class Rates:
         function: Callable[..., None] = getattr(self.library, name)
         placed = Placed([TensorType((), "u8")] * len(inputs), 2)
         placed.fill(inputs, [ctypes.addressof(self.words), ctypes.addressof(self.operations)])
-        placed.of(Plan(array("q", [0]), array("q", [dim]), 0), 0, 0)
+        plan = Plan(array("q", [0]), array("q", [dim]), 0)  # kept until the call is over
+        placed.of(plan, 0, 0)
         address = ctypes.cast(function, ctypes.c_void_p)  # type: ignore[arg-type]
         start = time.perf_counter()
         self.library.team_run(self.team, address, placed.call)

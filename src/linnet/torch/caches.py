@@ -9,12 +9,14 @@ states (the server's rows, its snapshots) does to it what he does to any other.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from linnet.ir.caches import SCALE, row_bytes
+from linnet.torch.pages import check_room
 
 
 class CacheTensor(torch.Tensor):
@@ -127,6 +129,8 @@ def zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Cac
     """An empty cache. Raises RuntimeError where memory lacks."""
     each = row_bytes(shape[-1])
     assert each is not None
+    if device.type == "cpu":
+        check_room(prod(shape[:-1]) * each)
     held = torch.zeros((*shape[:-1], each), dtype=torch.uint8, device=device)
     return CacheTensor(held, dtype)
 
