@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+import linnet
+from linnet.bench.machine import rates
+from linnet.errors import BackendError
 from linnet.native import compiler
 
 if compiler.why_not() is not None:
@@ -64,6 +67,46 @@ def test_a_compiler_that_fails(native: float, tmp_path: Path) -> None:
     compiled, total = done.stdout.split()
     assert compiled == "False" and float(total) == pytest.approx(native, abs=1e-3)
     assert done.stderr.count("note: ") == 1 and "no licence" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("#!/bin/sh\nexit 0\n", "made no file"),
+        ("#!/bin/sh\nkill -9 $$\n", "the C compiler failed"),
+        ("no script", "cannot be run"),
+        ("#!/nowhere/sh\n", "cannot be run"),
+        ("#!/bin/sh\nprintf '\\377\\376'\nprintf '\\377\\376' >&2\nexit 1\n", "compiler failed"),
+        ("#!/bin/sh\nwhile [ $# != 0 ]; do [ $1 = -o ] && echo x >$2; shift; done\n", "loaded"),
+        ("#!/bin/sh\n[ $1 = --version ] || exec sleep 60\n", "did not end within"),
+    ],
+)
+def test_compilers_that_are_none(
+    text: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "cc"
+    broken.write_text(text)
+    broken.chmod(0o755)
+    monkeypatch.setenv("CC", str(broken))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(compiler, "PATIENCE", 0.3)
+    compiler.find_cc.cache_clear()
+    try:
+        with pytest.raises(BackendError, match=says):
+            linnet.load(
+                "smollm2-135m-instruct", weights="random", generics=SIZES, backend="native"
+            ).decode([[1]], pos=0)
+        assert float(rates(1, "f32")["read"]) > 0  # torch measures instead
+    finally:
+        compiler.find_cc.cache_clear()
+
+
+def test_a_compiler_of_white_space_is_none_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler.find_cc.cache_clear()
+    known = compiler.find_cc()
+    monkeypatch.setenv("CC", "  ")
+    compiler.find_cc.cache_clear()
+    assert compiler.find_cc() == known is not None
 
 
 def test_asked_for_by_name(tmp_path: Path) -> None:

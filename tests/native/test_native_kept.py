@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ import torch
 
 import linnet
 from linnet.dims import Dim
+from linnet.errors import BackendError
 from linnet.native import compiler, kept
 from linnet.native.code import Code
 from linnet.native.frame import Function
@@ -199,6 +201,42 @@ def test_a_library_that_is_gone_or_cut_is_made_anew(folder: Path, tmp_path: Path
     assert torch.equal(again.apply(X), want)
 
 
+@pytest.mark.parametrize("kind", ["so", "o"])
+def test_what_is_damaged_is_compiled_anew(
+    folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To load a damaged library would end the process, and a damaged kernel never links."""
+    monkeypatch.setattr(compiler, "KERNELS", ("team.c", "slice.c"))
+    for known in folder.glob("*.o"):
+        known.unlink()
+    parts = ["int damaged(void) { return 7; }"]
+    library = compiler.build(parts)
+    path = library if kind == "so" else next(folder.glob("*.o"))
+    good = path.read_bytes()
+    zeros = bytes(len(good) // 3)
+    for bad in (b"", b"x", good[:1000], good[:-1], zeros + good[len(zeros) :], good + b"\0"):
+        path.unlink()
+        path.write_bytes(bad)
+        if path != library:
+            library.unlink()
+        assert not compiler.whole(path)
+        assert compiler.build(parts) == library
+        assert compiler.whole(path) and compiler.whole(library)
+        assert ctypes.CDLL(str(library)).damaged() == 7
+    path.unlink()
+    path.mkdir()
+    if path != library:
+        library.unlink()
+    with pytest.raises(BackendError, match="cannot be kept"):
+        compiler.build(parts)
+
+
+def test_what_is_no_file_counts_as_absent(folder: Path) -> None:
+    os.mkfifo(folder / "k.json")  # to open it would wait for a writer
+    os.mkfifo(folder / "k.so")
+    assert kept.read("k") is None and not compiler.whole(folder / "k.so")
+
+
 def test_a_tool_changed_under_a_process_keeps_nothing(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +252,7 @@ def test_processes_keep_at_once(folder: Path) -> None:
     code = Code({"f": Function("entry_0", "", [], [])})
     library = folder / "some.so"
     library.write_bytes(b"x")
+    compiler.seal(library)
     wrong: list[object] = []
 
     def work(number: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 from linnet.errors import BackendError
@@ -56,15 +57,15 @@ def rates(threads: int, dtype: str) -> dict[str, float | str]:
         from linnet.native.compiler import level
         from linnet.native.rates import Rates
 
-        native = Rates(threads)
-        try:
+        with (
+            suppress(BackendError, OSError),
+            closing(Rates(threads)) as native,
+        ):  # a compiler that fails
             return {
                 "by": f"C loops, {level()}",
                 "read": native.read(),
                 "products": native.products(dtype),
             }
-        finally:
-            native.close()
     from linnet.torch.rates import product_rate, read_rate
 
     return {"by": "torch", "read": read_rate(threads), "products": product_rate(threads, dtype)}

@@ -1,8 +1,9 @@
 """C to a shared library: the compiler found, flags for this machine, results cached.
 
 Libraries are kept under the user's cache folder by a hash of their text, flags and compiler, and
-put there by renaming, so that processes may share them. The kernels are compiled once for each
-instruction set, apart from any model.
+put there by renaming, so that processes may share them. A digest of what was compiled ends each
+file: one that is damaged is made again, since to load it would end the process. The kernels are
+compiled once for each instruction set, apart from any model.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from linnet.errors import BackendError
 
 SOURCES = Path(__file__).parent / "c"
 CACHE_BYTES = 500_000_000
+SEAL = b"linnet compiled\n"
+PATIENCE = 900.0  # seconds for one file; a slow machine takes some tens of them
 STALE = 3600.0  # seconds after which nobody builds in a folder any more
 KERNELS = (
     "team.c",
@@ -76,7 +79,7 @@ LEVELS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 @cache
 def find_cc() -> str | None:
     """The C compiler: `$CC`, else `cc`, `gcc` or `clang` on the path."""
-    named = os.environ.get("CC")
+    named = (os.environ.get("CC") or "").strip()
     for name in [named] if named else ["cc", "gcc", "clang"]:
         found = shutil.which(name.split()[0]) if name else None
         if found:
@@ -121,8 +124,14 @@ def cache_folder() -> Path:
 
 @cache
 def compiler_version(cc: str) -> str:
-    done = subprocess.run([cc, "--version"], capture_output=True, text=True, check=False)
-    return done.stdout.splitlines()[0] if done.stdout else cc
+    try:
+        done = subprocess.run(
+            [cc, "--version"], capture_output=True, text=True, errors="replace", check=False,
+            timeout=30, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return cc  # whether it compiles, compiling tells
+    return done.stdout.splitlines()[0] if done.stdout.strip() else cc
 
 
 def digest(parts: Sequence[str]) -> str:
@@ -133,10 +142,43 @@ def digest(parts: Sequence[str]) -> str:
 
 
 def run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    """Run a command that makes the file after its `-o`. Raises BackendError where it does not."""
+    made = Path(command[command.index("-o") + 1])
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False,
+            timeout=PATIENCE, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise BackendError(
+            f"the C compiler ({command[0]}) did not end within {PATIENCE:.0f} s"
+        ) from None
+    except OSError as error:
+        raise BackendError(f"the C compiler cannot be run: {error}") from error
+    if not done.returncode and not made.is_file():
+        raise BackendError(f"the C compiler ({command[0]}) made no file, and no error either")
     if done.returncode:
         detail = "\n".join(done.stderr.strip().splitlines()[:12])
         raise BackendError(f"the C compiler failed ({' '.join(command[:1])}):\n{detail}")
+
+
+def seal(path: Path) -> None:
+    """End a file with its digest; linkers and loaders read no further than its own tables say."""
+    data = path.read_bytes()
+    with path.open("ab") as file:
+        file.write(SEAL + hashlib.sha256(data).digest())
+
+
+def whole(path: Path) -> bool:
+    """Whether a file is there as it was when it was sealed."""
+    try:
+        if not path.is_file():
+            return False
+        data = path.read_bytes()
+    except OSError:
+        return False
+    at = len(data) - len(SEAL) - hashlib.sha256().digest_size
+    return at > 0 and data[at:] == SEAL + hashlib.sha256(memoryview(data)[:at]).digest()
 
 
 def build(parts: Sequence[str], threads: int = 2, anew: bool = False) -> Path:
@@ -145,6 +187,13 @@ def build(parts: Sequence[str], threads: int = 2, anew: bool = False) -> Path:
 
     Raises BackendError where there is no compiler, or it fails.
     """
+    try:
+        return _build(parts, threads, anew)
+    except OSError as error:
+        raise BackendError(f"what is compiled cannot be kept: {error}") from error
+
+
+def _build(parts: Sequence[str], threads: int, anew: bool) -> Path:
     cc = find_cc()
     if cc is None:
         raise BackendError("there is no C compiler (cc) on the path")
@@ -154,13 +203,13 @@ def build(parts: Sequence[str], threads: int = 2, anew: bool = False) -> Path:
     base = [cc, compiler_version(cc), *use, *headers.values()]
     name = f"{digest([*base, *kernels.values(), *parts])}.so"
     target = cache_folder() / name
-    if target.exists() and not anew:
+    if not anew and whole(target):
         with contextlib.suppress(OSError):  # of others, or just removed by another process
             os.utime(target)
         return target
     folder = writable(cache_folder())
     target = folder / name
-    if target.exists() and not anew:
+    if not anew and whole(target):
         return target
     with tempfile.TemporaryDirectory(dir=folder, prefix="build-") as temporary:
         room = Path(temporary)
@@ -173,7 +222,7 @@ def build(parts: Sequence[str], threads: int = 2, anew: bool = False) -> Path:
         for name, text in kernels.items():
             kept = folder / f"{digest([*base, text])}.o"
             objects.append(kept)
-            if anew or not kept.exists():
+            if anew or not whole(kept):
                 made = room / f"{name}.o"
                 moved.append((made, kept))
                 jobs.append((made, [cc, *use, "-c", str(room / name), "-o", str(made)]))
@@ -196,11 +245,17 @@ def build(parts: Sequence[str], threads: int = 2, anew: bool = False) -> Path:
                 )
             )
         with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(lambda job: run(job[1]), jobs))
+            try:
+                list(pool.map(lambda job: run(job[1]), jobs))
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
         for made, kept in moved:
+            seal(made)
             os.replace(made, kept)
         linked = room / "linked.so"
         run([cc, *use, "-shared", *map(str, objects), "-o", str(linked), "-lm", "-pthread"])
+        seal(linked)
         os.replace(linked, target)
     prune(folder)
     return target

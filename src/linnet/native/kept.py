@@ -157,6 +157,8 @@ def read(key: str) -> Kept | None:
     folder = compiler.cache_folder()
     path = folder / (key + SUFFIX)
     try:
+        if not path.is_file():
+            return None
         with open(path, "rb") as file:
             data = file.read(LIMIT + 1)
         head, _, body = data.partition(b"\n")
@@ -164,7 +166,7 @@ def read(key: str) -> Kept | None:
             return None
         found = json.loads(body)
         library = folder / found["library"]
-        if os.stat(library).st_size != found["bytes"]:
+        if not compiler.whole(library):
             return None
         dims = DimsIn(found["dims"])
         code = Code(
@@ -189,7 +191,6 @@ def write(key: str, code: Code, library: Path, more: Any, dims: DimsOut) -> None
     with contextlib.suppress(OSError):
         made = {
             "library": library.name,
-            "bytes": os.stat(library).st_size,
             "functions": functions,
             "refused": code.refused,
             "packable": sorted(code.packable),
