@@ -28,10 +28,10 @@ def runtime(name: str) -> str | None:
 FILES = (
     "test_native_packed.py", "test_native_models.py", "test_native_caches.py",
     "test_native_slices.py", "test_native_kernels.py", "test_native_attention.py", "test_choose.py",
-    "test_native_many.py",
+    "test_native_many.py", "test_native_sharpness.py",
 )  # fmt: skip
 # Their tests are of one instruction set each, by their names.
-BY_LEVEL = ("packed", "caches", "kernels", "attention", "many")
+BY_LEVEL = ("packed", "caches", "kernels", "attention", "many", "sharpness")
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -1,9 +1,10 @@
 // What attention in bf16 does with a block of KEYS keys; each vector of 16 lanes has 16 keys, or 16
-// features in the order of `spread`.
+// features in the order that `pair32` leaves.
 #pragma once
 #include "attention.h"
 #include "dot.h"
 #include "turn.h"
+#include "values.h"
 
 #define V __m512
 #define TILE 6 // most query rows at once
@@ -65,14 +66,6 @@ static inline __attribute__((always_inline)) void pair32(__m512i a, __m512i b, _
     to[1] = _mm512_unpackhi_epi16(a, b);
 }
 
-// Thirty-two sums in that order, in the features' own.
-static inline __attribute__((always_inline)) void spread(V low, V high, float *to) {
-    const __m512i first = _mm512_set_epi32(23, 22, 21, 20, 7, 6, 5, 4, 19, 18, 17, 16, 3, 2, 1, 0);
-    const __m512i second = _mm512_set_epi32(31, 30, 29, 28, 15, 14, 13, 12, 27, 26, 25, 24, 11, 10, 9, 8);
-    _mm512_storeu_ps(to, _mm512_permutex2var_ps(low, first, high));
-    _mm512_storeu_ps(to + 16, _mm512_permutex2var_ps(low, second, high));
-}
-
 // to[pair][feature]: keys 2 pair and 2 pair + 1 of each feature.
 static void pair_values(const bf16 *v, long step, long n, long dim, const bf16 *next, long ahead, uint32_t *to) {
     const long wide = wide32(dim);
@@ -125,19 +118,30 @@ typedef struct values {
 
 // 16 vecs features of the keys 2 j and 2 j + 1; a key after the last has the values of the one before.
 static inline __attribute__((always_inline)) void values_at(const int paired, const int vecs, const values *from,
-                                                            long wide, long d, long j, __m512i x[4]) {
+                                                            long wide, long d, long j, __m512i *x) {
     if (paired) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int v = 0; v < vecs; v++) x[v] = _mm512_load_si512(from->pairs + j * wide + d + v * 16);
     } else {
         const bf16 *a = from->rows + 2 * j * from->step + d, *b = 2 * j + 1 < from->count ? a + from->step : a;
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (int v = 0; v < vecs; v += 2) pair32(_mm512_loadu_si512(a + v * 16), _mm512_loadu_si512(b + v * 16), x + v);
     }
 }
 
+// s[v] += the pair of weights w times the keys 2 j and 2 j + 1, of which those from `used` on may be anything.
+static inline __attribute__((always_inline)) void weigh_pair(const int paired, const int vecs, V *s, long wide, long d,
+                                                             uint32_t w, long j, int used, const values *from) {
+    const __m512i keep = _mm512_set1_epi32(2 * j + 1 < used ? -1 : 0xffff);
+    __m512i x[8];
+    values_at(paired, vecs, from, wide, d, j, x);
+#pragma GCC unroll 8
+    for (int v = 0; v < vecs; v++)
+        s[v] = _mm512_dpbf16_ps(s[v], (__m512bh)_mm512_and_si512(x[v], keep), (__m512bh)_mm512_set1_epi32((int)w));
+}
+
 // acc[r][d … d + 16 vecs) = fade[r] acc[r] + p_r . values over the first used[r] keys, where p_r is a row of
-// high halves and a row of low ones.
+// high halves.
 static inline __attribute__((always_inline)) void weigh(const int rows, const int paired, const int vecs, float *acc,
                                                         long wide, long d, const float *fade, const uint32_t *p,
                                                         const int *used, const values *from) {
@@ -154,128 +158,56 @@ static inline __attribute__((always_inline)) void weigh(const int rows, const in
         __m512i x[4];
         values_at(paired, vecs, from, wide, d, j, x);
 #pragma GCC unroll 6
-        for (int r = 0; r < rows; r++)
-#pragma GCC unroll 2
-            for (int half = 0; half < 2; half++) {
-                __m512bh w = (__m512bh)_mm512_set1_epi32((int)p[r * KEYS + half * PAIRS + j]);
+        for (int r = 0; r < rows; r++) {
+            __m512bh w = (__m512bh)_mm512_set1_epi32((int)p[r * KEYS + j]);
 #pragma GCC unroll 4
-                for (int v = 0; v < vecs; v++) s[r][v] = _mm512_dpbf16_ps(s[r][v], (__m512bh)x[v], w);
-            }
+            for (int v = 0; v < vecs; v++) s[r][v] = _mm512_dpbf16_ps(s[r][v], (__m512bh)x[v], w);
+        }
     }
 #pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) { // keys that not every row sees: their values may be anything
-        for (long j = all / 2; j < (used[r] + 1) / 2; j++) {
-            const __m512i keep = _mm512_set1_epi32(2 * j + 1 < used[r] ? -1 : 0xffff);
-            __m512i x[4];
-            values_at(paired, vecs, from, wide, d, j, x);
-#pragma GCC unroll 2
-            for (int half = 0; half < 2; half++) {
-                __m512bh w = (__m512bh)_mm512_set1_epi32((int)p[r * KEYS + half * PAIRS + j]);
-#pragma GCC unroll 4
-                for (int v = 0; v < vecs; v++)
-                    s[r][v] = _mm512_dpbf16_ps(s[r][v], (__m512bh)_mm512_and_si512(x[v], keep), w);
-            }
-        }
+    for (int r = 0; r < rows; r++) {
+        for (long j = all / 2; j < (used[r] + 1) / 2; j++) // what not every row sees
+            weigh_pair(paired, vecs, s[r], wide, d, p[r * KEYS + j], j, used[r], from);
 #pragma GCC unroll 4
         for (int v = 0; v < vecs; v++) _mm512_store_ps(acc + r * wide + d + v * 16, s[r][v]);
     }
 }
 
-// 2^x for x <= 0: a polynomial fitted to 2^f on |f| <= 1/2, relative error 1e-7.
-static inline __attribute__((always_inline)) V power(V x) {
-    x = _mm512_max_ps(_mm512_set1_ps(-150.0f), x); // in this order a NaN stays one
-    V n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    V f = _mm512_sub_ps(x, n);
-    V p = _mm512_set1_ps(1.3220805e-3f);
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(9.6716955e-3f));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(5.5508856e-2f));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(2.4022238e-1f));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(6.9314688e-1f));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.0f));
-    return _mm512_scalef_ps(p, n);
+// acc[d … d + 16 vecs) += p . values over the pairs of keys in `pairs`, among the first `used` keys.
+static inline __attribute__((always_inline)) void weigh_low(const int paired, const int vecs, float *acc, long wide,
+                                                            long d, const uint32_t *p, uint64_t pairs, int used,
+                                                            const values *from) {
+    V s[8];
+#pragma GCC unroll 8
+    for (int v = 0; v < vecs; v++) s[v] = _mm512_load_ps(acc + d + v * 16);
+    const uint64_t last = used & 1 ? pairs >> (used - 1) << (used - 1) : 0;
+    for (pairs ^= last; pairs; pairs &= pairs - 1) {
+        const long j = __builtin_ctzll(pairs) / 2;
+        __m512i x[8];
+        values_at(paired, vecs, from, wide, d, j, x);
+#pragma GCC unroll 8
+        for (int v = 0; v < vecs; v++)
+            s[v] = _mm512_dpbf16_ps(s[v], (__m512bh)x[v], (__m512bh)_mm512_set1_epi32((int)p[j]));
+    }
+    if (last) weigh_pair(paired, vecs, s, wide, d, p[used / 2], used / 2, used, from);
+#pragma GCC unroll 8
+    for (int v = 0; v < vecs; v++) _mm512_store_ps(acc + d + v * 16, s[v]);
 }
 
-// The highest lane of each of four vectors.
-static inline __attribute__((always_inline)) __m128 lanes_most4(const V *in) {
-    V ab = _mm512_max_ps(_mm512_shuffle_f32x4(in[0], in[1], 0x44), _mm512_shuffle_f32x4(in[0], in[1], 0xee));
-    V cd = _mm512_max_ps(_mm512_shuffle_f32x4(in[2], in[3], 0x44), _mm512_shuffle_f32x4(in[2], in[3], 0xee));
-    V all = _mm512_max_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
-    all = _mm512_max_ps(all, _mm512_permute_ps(all, 0x4e));
-    all = _mm512_max_ps(all, _mm512_permute_ps(all, 0xb1));
-    const __m512i first = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);
-    return _mm512_castps512_ps128(_mm512_permutexvar_ps(first, all));
-}
-
-// Rows' running softmax, in powers of two; each array has room for a vector after the last row.
-typedef struct running {
-    float *peak, *sum, *fade;
-} running;
-
-// Scores times `by` to weights against the highest score so far: of each row the first used[r] keys, all
-// among the first 16 vecs. The weights' sum, and what becomes of the sums before them.
-static inline __attribute__((always_inline)) void shares(const int vecs, const int whole, const int rows, const float *s,
-                                                         V by, const int *used, const uint8_t *const *allowed,
-                                                         running now, uint32_t *p) {
-    const V least = _mm512_set1_ps(-INFINITY), unseen = _mm512_set1_ps(-1e30f);
-    V row[8];
-#define SEEN(v)                                                                    \
-    const V x = _mm512_load_ps(s + r * KEYS + v * 16);                             \
-    const uint64_t in = used[r] >= 64 ? ~0ull : (1ull << used[r]) - 1;             \
-    const __mmask16 m = whole ? 0xffff : (__mmask16)(in >> (v * 16));              \
-    const __mmask16 out = whole || !allowed[r] ? 0                                 \
-        : _mm_cmpeq_epi8_mask(_mm_maskz_loadu_epi8(m, allowed[r] + v * 16), _mm_setzero_si128());
-    for (int r = 0; r < rows; r++) {
-        row[r] = least;
-#pragma GCC unroll 4
-        for (int v = 0; v < vecs; v++) {
-            SEEN(v)
-            const V value = _mm512_mask_blend_ps(out, _mm512_mul_ps(x, by), unseen);
-            row[r] = _mm512_mask_max_ps(row[r], m, row[r], value);
-        }
+// y = by acc, the features put into their own order.
+static inline __attribute__((always_inline)) void finish_row(const float *acc, float by, long dim, bf16 *y) {
+    const __m512i first = _mm512_set_epi32(23, 22, 21, 20, 7, 6, 5, 4, 19, 18, 17, 16, 3, 2, 1, 0);
+    const __m512i second = _mm512_set_epi32(31, 30, 29, 28, 15, 14, 13, 12, 27, 26, 25, 24, 11, 10, 9, 8);
+    const V times = _mm512_set1_ps(by);
+    for (long d = 0; d < dim; d += 32) {
+        const V low = _mm512_load_ps(acc + d), high = _mm512_load_ps(acc + d + 16);
+        const long left = dim - d;
+        float x[32];
+        bf16 last[32], *const to = left >= 32 ? y + d : last;
+        _mm512_storeu_ps(x, _mm512_mul_ps(_mm512_permutex2var_ps(low, first, high), times));
+        _mm512_storeu_ps(x + 16, _mm512_mul_ps(_mm512_permutex2var_ps(low, second, high), times));
+        narrow16(x, to);
+        narrow16(x + 16, to + 16);
+        if (left < 32) memcpy(y + d, last, left * sizeof(bf16));
     }
-    for (int r = rows; r < 8; r++) row[r] = least;
-    const __m128 low = lanes_most4(row), high = rows > 4 ? lanes_most4(row + 4) : low;
-    const __mmask16 here = (__mmask16)((1u << rows) - 1);
-    V top = _mm512_castps256_ps512(_mm256_set_m128(high, low)), before = _mm512_loadu_ps(now.peak);
-    top = _mm512_max_ps(top, before);
-    // Rows that have seen no key yet stay so.
-    const __mmask16 some = _mm512_cmp_ps_mask(top, least, _CMP_NEQ_UQ);
-    const V fade = _mm512_mask_blend_ps(some, _mm512_set1_ps(1.0f), power(_mm512_sub_ps(before, top)));
-    _mm512_mask_storeu_ps(now.peak, here, top);
-    _mm512_mask_storeu_ps(now.fade, here, fade);
-    for (int r = 0; r < rows; r++) {
-        const V most = _mm512_set1_ps(now.peak[r]);
-        V value[4], total = _mm512_setzero_ps();
-#pragma GCC unroll 4
-        for (int v = 0; v < 4; v++) {
-            if (v >= vecs) {
-                value[v] = _mm512_setzero_ps();
-                continue;
-            }
-            SEEN(v)
-            // The product and the sum as one, in every copy of this code; at most 0 in spite of it.
-            value[v] = _mm512_mask_blend_ps(out, _mm512_fmsub_ps(x, by, most), _mm512_sub_ps(unseen, most));
-            value[v] = power(_mm512_min_ps(_mm512_setzero_ps(), value[v]));
-            if (!whole) value[v] = _mm512_maskz_mov_ps(m, value[v]);
-            total = v ? _mm512_add_ps(total, value[v]) : value[v];
-        }
-        row[r] = total;
-#pragma GCC unroll 2
-        for (int v = 0; v < vecs; v += 2) {
-            const __m512i half = _mm512_set1_epi32(0x8000), upper = _mm512_set1_epi32(0xffff0000);
-            V first[2], rest[2];
-#pragma GCC unroll 2
-            for (int i = 0; i < 2; i++) { // rounded, and what that leaves
-                first[i] = (V)_mm512_and_si512(_mm512_add_epi32((__m512i)value[v + i], half), upper);
-                rest[i] = _mm512_sub_ps(value[v + i], first[i]);
-            }
-            _mm512_store_si512(p + r * KEYS + v * 8, (__m512i)_mm512_cvtne2ps_pbh(first[1], first[0]));
-            _mm512_store_si512(p + r * KEYS + PAIRS + v * 8, (__m512i)_mm512_cvtne2ps_pbh(rest[1], rest[0]));
-        }
-    }
-#undef SEEN
-    const v4 part = lanes_sum4((v16)row[0], (v16)row[1], (v16)row[2], (v16)row[3]);
-    const v4 more = rows > 4 ? lanes_sum4((v16)row[4], (v16)row[5], (v16)row[6], (v16)row[7]) : part;
-    const V total = _mm512_castps256_ps512(_mm256_set_m128((__m128)more, (__m128)part));
-    _mm512_mask_storeu_ps(now.sum, here, _mm512_fmadd_ps(_mm512_loadu_ps(now.sum), fade, total));
 }

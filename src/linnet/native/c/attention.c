@@ -5,6 +5,8 @@
 #include "dot.h"
 #include "values.h"
 
+#define FEW_ROWS (ROWS / 4)
+
 // acc[r] += p[r][0 … n[r]) v, one row after another of v, `rows` rows at once.
 static inline __attribute__((always_inline)) void weigh(
     const int rows, float *const *acc, float *const *p, const float *v, long dim, const int *n) {
@@ -33,12 +35,12 @@ static inline __attribute__((always_inline)) void weigh(
             for (int j = 0; j < n[r]; j++) acc[r][d] = FMA(p[r][j], v[j * dim + d], acc[r][d]);
 }
 
-static size_t attend_bytes(const attention *a) {
-    return ROWS * ((a->dim * 3 + KEYS + 16) * sizeof(float) + 128) + 2 * KEYS * a->dim * sizeof(float) + 4096;
+static size_t attend_bytes(const attention *a, int rows) {
+    return rows * ((a->dim * 3 + KEYS + 16) * sizeof(float) + 128) + 2 * KEYS * a->dim * sizeof(float) + 4096;
 }
 
 // One piece in f32, for any type.
-static void attend(const attention *a, const piece *w, char *memory) {
+static void attend(ctx *c, const attention *a, const piece *w, char *memory) {
     const int type = a->type, n = w->n;
     const long dim = a->dim, bytes = type == T_F32 ? 4 : 2;
     const size_t row = (dim * 3 + KEYS + 16) * sizeof(float);
@@ -56,6 +58,7 @@ static void attend(const attention *a, const piece *w, char *memory) {
             for (long d = 0; d < dim; d++) qf[r][d] = get(w->q[r], type, d);
     }
     for (long s0 = 0; s0 < w->longest; s0 += KEYS) {
+        may_leave(c);
         const long sn = LEAST(KEYS, w->longest - s0), ks = a->ks[2], vs = a->vs[2];
         const char *kp = (const char *)a->k + (w->batch * a->ks[0] + w->head * a->ks[1] + s0 * ks) * bytes;
         const char *vp = (const char *)a->v + (w->batch * a->vs[0] + w->head * a->vs[1] + s0 * vs) * bytes;
@@ -118,10 +121,19 @@ static void attend(const attention *a, const piece *w, char *memory) {
     }
 }
 
-// How a call is cut: `per` queries and up to ROWS heads of a group in each piece.
+// How a call is cut: `per` queries and up to `rows` heads of a group in each piece.
 typedef struct cut {
-    long share, per, pieces, groups, total;
+    long share, rows, per, pieces, groups, total;
 } cut;
+
+static cut cut_of(const attention *a, int rows) {
+    cut by = {.share = a->heads / a->kv, .rows = rows};
+    by.per = MOST(1, rows / by.share);
+    by.pieces = (a->queries + by.per - 1) / by.per;
+    by.groups = (by.share + rows - 1) / rows;
+    by.total = a->batch * a->kv * by.pieces * by.groups;
+    return by;
+}
 
 static long start_of(const attention *a, long b) {
     if (a->mask != 2) return a->at;
@@ -134,9 +146,9 @@ static void piece_of(const attention *a, const cut *by, long task, piece *w) {
     const long part = by->pieces - 1 - task % by->pieces, g = task / by->pieces;
     const long group = g % by->groups, h = g / by->groups % a->kv, b = g / by->groups / a->kv;
     const long q0 = part * by->per, qn = LEAST(by->per, a->queries - q0);
-    const long h0 = group * ROWS, hn = LEAST(ROWS, by->share - h0), start = start_of(a, b);
+    const long h0 = group * by->rows, hn = LEAST(by->rows, by->share - h0), start = start_of(a, b);
     int n = 0;
-    w->batch = b, w->head = h, w->longest = 0;
+    w->batch = b, w->head = h, w->longest = 0, w->shortest = a->keys;
     for (long i = 0; i < qn; i++)
         for (long j = 0; j < hn; j++, n++) {
             long head = h * by->share + h0 + j;
@@ -153,6 +165,7 @@ static void piece_of(const attention *a, const cut *by, long task, piece *w) {
             }
             if (w->none[n]) w->limit[n] = a->keys, w->allowed[n] = NULL;
             w->longest = MOST(w->longest, w->limit[n]);
+            w->shortest = LEAST(w->shortest, w->allowed[n] ? 0 : w->limit[n]);
         }
     w->n = n;
 }
@@ -164,18 +177,17 @@ void k_attention(ctx *c, int hazard, int type, const void *q, const long *qs, co
     const attention a = {type, q, k, v, y, qs, ks, vs, ys, batch, heads, kv, queries, keys, dim, scale,
                          mask, at, starts, wide, seen, seen_batch};
     if (batch * heads * queries * dim == 0) return;
-    cut by = {.share = heads / kv};
-    by.per = MOST(1, ROWS / by.share);
-    by.pieces = (queries + by.per - 1) / by.per;
-    by.groups = (by.share + ROWS - 1) / ROWS;
-    by.total = batch * kv * by.pieces * by.groups;
+    const int bf = attend_bf16_here(&a);
+    // More rows share what is done to their keys, as long as there are enough pieces for all threads.
+    int rows = bf ? ROWS : FEW_ROWS;
+    while (rows > FEW_ROWS && cut_of(&a, rows).total < 16 * c->threads) rows /= 2;
+    const cut by = cut_of(&a, rows);
     long reach = mask == 1 ? LEAST(keys, at + queries) : keys;
     const int parallel = (double)batch * heads * queries * MOST(reach, 1) * dim > 60000.0;
     step_begin(c, hazard, parallel);
     if (!parallel && c->thread) return;
     atomic_long *next = parallel ? work_counter(c) : NULL;
-    const int bf = attend_bf16_here(&a);
-    char *own = scratch(c, bf ? attend_bf16_bytes(&a) : attend_bytes(&a));
+    char *own = scratch(c, bf ? attend_bf16_bytes(&a, rows) : attend_bytes(&a, rows));
     piece w[2];
     long task = next ? work_next(c, next) : 0;
     int now = 0;
@@ -187,8 +199,8 @@ void k_attention(ctx *c, int hazard, int type, const void *q, const long *qs, co
             piece_of(&a, &by, task, &w[!now]);
             after[0] = w[!now].batch, after[1] = w[!now].head, after[2] = LEAST(KEYS, w[!now].longest);
         }
-        if (bf) attend_bf16(&a, &w[now], task < by.total ? after : NULL, own);
-        else attend(&a, &w[now], own);
+        if (bf) attend_bf16(c, &a, &w[now], task < by.total ? after : NULL, own);
+        else attend(c, &a, &w[now], own);
         now = !now;
     }
 }

@@ -3,7 +3,7 @@
 #include "kernels.h"
 
 #define KEYS 64 // keys of one block; blocks begin at its multiples
-#define ROWS 48 // most query rows of one piece of work
+#define ROWS 192 // most query rows of one piece of work
 
 typedef struct attention {
     int type;
@@ -24,7 +24,7 @@ typedef struct attention {
 typedef struct piece {
     int n;
     long batch, head; // of the keys
-    long longest;
+    long longest, shortest; // the most keys that a row sees, and the least; this is 0 where masks say
     const void *q[ROWS];
     void *y[ROWS];
     const uint8_t *allowed[ROWS];
@@ -32,8 +32,8 @@ typedef struct piece {
     int none[ROWS];   // it sees none: every value counts alike
 } piece;
 
-// Whether the loops for bf16 products run here, the memory that they need, and one piece.
+// Whether the loops for bf16 products run here, the memory that they need for so many rows, and one piece.
 int attend_bf16_here(const attention *a);
-size_t attend_bf16_bytes(const attention *a);
+size_t attend_bf16_bytes(const attention *a, int rows);
 // `after`: the first keys of what this thread does next, to be fetched on the way; or NULL.
-void attend_bf16(const attention *a, const piece *p, const long *after, char *memory);
+void attend_bf16(ctx *c, const attention *a, const piece *p, const long *after, char *memory);
