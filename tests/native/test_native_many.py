@@ -41,10 +41,10 @@ pub block Many {
 }
 
 pub block Chosen {
-    param experts: Tensor[6, 150, 4128; TYPE]
+    param experts: Tensor[6, 150, WIDE; TYPE]
 
     pub entry chosen<N: Dim>(
-        x: Tensor[N, 4128; TYPE], score: Tensor[N, 6; f32],
+        x: Tensor[N, WIDE; TYPE], score: Tensor[N, 6; f32],
     ) -> Tensor[N, 2, 150; TYPE] {
         let (_, who) = top_k<2>(score)
         return linear_experts_shared(x, experts, who)
@@ -55,10 +55,11 @@ LEVELS = [
     name for name, (needs, _) in compiler.LEVELS.items() if set(needs) <= compiler.cpu_features()
 ]
 # Rows, elements of a row, outputs: rows longer than what stays in the first-level cache, with and
-# without a rest; rows in one tile, in uneven tiles, in several blocks; rows of nothing.
+# without a rest; rows in one tile, in uneven tiles, in several blocks; rows of nothing; rows that
+# are copied, since they lie 4,096 bytes apart.
 SIZES = [(5, 2048, 64), (16, 2080, 131), (23, 4096, 200), (7, 4111, 70), (200, 2049, 66),
          (6, 6181, 9), (400, 576, 192), (9, 31, 300),
-         (3, 0, 9), (300, 0, 64)]  # fmt: skip
+         (3, 0, 9), (300, 0, 64), (390, 2048, 1030), (193, 320, 66)]  # fmt: skip
 if "LINNET_TEST_SEED" in os.environ:
     _random = random.Random(int(os.environ["LINNET_TEST_SEED"]))
     SIZES = [
@@ -68,9 +69,9 @@ if "LINNET_TEST_SEED" in os.environ:
 TOLERANCE = {"bf16": 2.0**-8, "f16": 2.0**-10, "f32": 1e-5}
 
 
-def compiled(folder: Path, name: str, dtype: str) -> Any:
+def compiled(folder: Path, name: str, dtype: str, wide: int = 1) -> Any:
     file = folder / "many.linnet"
-    file.write_text(PROGRAM.replace("TYPE", dtype))
+    file.write_text(PROGRAM.replace("TYPE", dtype).replace("WIDE", str(wide)))
     program = check_path(file)
     root = next(b for b in program.blocks if b.endswith(f"::{name}"))
     return optimize(specialize(program, root, {}, None), "fast")
@@ -117,16 +118,16 @@ def test_rows_are_what_they_are_alone(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+@pytest.mark.parametrize(("dtype", "wide"), [("bf16", 4128), ("bf16", 4096), ("f32", 4128)])
 def test_experts_of_long_rows(
-    dtype: str, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dtype: str, wide: int, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LINNET_NATIVE_LEVEL", level)
-    module = NativeModule(compiled(tmp_path, "Chosen", dtype), None, None, 2)
+    module = NativeModule(compiled(tmp_path, "Chosen", dtype, wide), None, None, 2)
     assert "k_experts" in {c.kernel for c in module.choices["chosen"]}
     g = torch.Generator().manual_seed(1)
     stored = dtypes.STORAGE[dtype]
-    experts = torch.randn(6, 150, 4128, generator=g).to(stored)
+    experts = torch.randn(6, 150, wide, generator=g).to(stored)
     module.bind("experts", experts.data_ptr())
 
     def chosen(x: torch.Tensor, score: torch.Tensor) -> torch.Tensor:
@@ -135,7 +136,7 @@ def test_experts_of_long_rows(
         module.entries["chosen"](given, {"N": x.shape[0]}, [y.data_ptr()])
         return y
 
-    x = torch.randn(240, 4128, generator=g).to(stored)
+    x = torch.randn(240, wide, generator=g).to(stored)
     score = torch.randn(240, 6, generator=g)
     score[:, 0] += 4  # nearly all rows, more than one block of them
     score[:, 5] -= 9  # none

@@ -1,8 +1,10 @@
 // Dot products of rows, several rows by several rows at a time.
 //
 // Each product of two rows is added in 16 lanes: lane l takes elements 2l and 2l + 1 of every 32
-// (bf16; dot256.h has another order) or element l of every 16 (f32); the lanes are then added as a tree, l and l + 8 first.
-// That order holds for one row and for many, so a row's result never depends on the others.
+// (bf16; dot256.h has another order) or element l of every 16 (f32); the lanes are then added as a
+// tree. With AVX-512 the four lanes of each 128 bits come first (l and l + 2, then l and l + 1), where
+// moving them is cheap, and then the four sums (l and l + 8, then l and l + 4); elsewhere l and l + 8
+// come first. That order holds for one row and for many, so a row's result never depends on the others.
 #pragma once
 #include "runtime.h"
 #if defined(__AVX512F__) || defined(__AVX2__)
@@ -53,18 +55,33 @@ static inline __attribute__((always_inline)) v4 lanes_sum8x4(v8 a, v8 b, v8 c, v
 static inline __attribute__((always_inline)) float lanes_sum8(v8 a) { return lanes_sum8x4(a, a, a, a)[0]; }
 #endif
 
+#if defined(__AVX512F__)
+// The first half of the tree, of four vectors: each 128 bits hold a sum of each.
+static inline __attribute__((always_inline)) __m512 lanes_part4(__m512 a, __m512 b, __m512 c, __m512 d) {
+    const __m512d ab = (__m512d)_mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    const __m512d cd = (__m512d)_mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    return _mm512_add_ps((__m512)_mm512_unpacklo_pd(ab, cd), (__m512)_mm512_unpackhi_pd(ab, cd));
+}
+// The second half, of one such part.
+static inline __attribute__((always_inline)) __m128 lanes_rest(__m512 part) {
+    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(part),
+                                      (__m256)_mm512_extractf64x4_pd((__m512d)part, 1));
+    return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+}
+// The same, of two parts and then of two of those: the four sums of the first part, of the second
+// and so on.
+static inline __attribute__((always_inline)) __m512 lanes_half(__m512 a, __m512 b) {
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+}
+static inline __attribute__((always_inline)) __m512 lanes_whole(__m512 a, __m512 b) {
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+}
+#endif
+
 // The 16 lanes of each of four vectors, every one added as the same tree.
 static inline __attribute__((always_inline)) v4 lanes_sum4(v16 a, v16 b, v16 c, v16 d) {
 #if defined(__AVX512F__)
-    __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4((__m512)a, (__m512)b, 0x44),
-                              _mm512_shuffle_f32x4((__m512)a, (__m512)b, 0xee));
-    __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4((__m512)c, (__m512)d, 0x44),
-                              _mm512_shuffle_f32x4((__m512)c, (__m512)d, 0xee));
-    __m512 all = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
-    all = _mm512_add_ps(all, _mm512_permute_ps(all, 0x4e));
-    all = _mm512_add_ps(all, _mm512_permute_ps(all, 0xb1));
-    const __m512i first = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);
-    return (v4)_mm512_castps512_ps128(_mm512_permutexvar_ps(first, all));
+    return (v4)lanes_rest(lanes_part4((__m512)a, (__m512)b, (__m512)c, (__m512)d));
 #elif defined(DOT_256)
     const v16 *in[4] = {&a, &b, &c, &d};
     v8 half[4];

@@ -6,7 +6,9 @@
 #include "values.h"
 
 #define ROW_BLOCK 192           // rows of one piece of work
-#define BLOCK_BYTES (384 << 10) // most of its weights
+#define EVEN_ROWS 64            // at least, where pieces are made smaller so that threads get as many
+#define BLOCK_BYTES (512 << 10) // most of a piece's weights
+#define STAY_BYTES (8 << 20)    // weights that stay in the third-level cache
 #define LINE_OUTS 32            // results of two bytes that are a line of memory
 
 // f16 goes through f32 copies of the rows in use.
@@ -37,23 +39,37 @@ void k_linear(ctx *c, int hazard, const weight *w, int type, const void *x, long
                              n * (c->thread + 1) / c->threads);
         step_begin(c, 1, 1);
     } else if (!parallel && c->thread) return;
-    char *own = scratch(c, ROW_BLOCK * 16 + 512 + many_bytes(w, in));
+    // Copying a row costs what a dozen of its products do.
+    const long apart = out >= 1024 ? many_apart(w, type, in) : 0;
+    const size_t panels = (many_bytes(w, in) + 63) / 64 * 64;
+    char *own = scratch(c, ROW_BLOCK * (16 + apart) + 512 + panels);
     const void **rows = (const void **)own;
     long *dest = (long *)(own + ROW_BLOCK * 8);
-    // A block of weights is to stay in the second-level cache. Of rows as many in each block, in
-    // whole tiles.
+    // A block of weights is to stay in the second-level cache. Blocks of rows are as many for each
+    // thread where all weights stay in the third, since every block reads them, else as large as can
+    // be; in whole tiles.
     const long size = row_bytes(w, type, in), step = many_step(w, in), fit = BLOCK_BYTES / MOST(size, 1);
-    const long row_blocks = (n + ROW_BLOCK - 1) / ROW_BLOCK;
-    const long rows_each = ((n + row_blocks - 1) / row_blocks + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
-    long piece = LEAST(out / (8 * c->threads) + 1, MOST(16, fit));
-    piece = LEAST((piece + step - 1) / step * step, OUT_BLOCK);
-    // Whole lines of memory are written at once, where that leaves pieces for all.
-    if (w->kind == DENSE && out / LINE_OUTS * row_blocks >= 4 * c->threads && fit >= LINE_OUTS)
-        piece = piece < OUT_BLOCK ? LINE_OUTS : OUT_BLOCK;
+    long row_blocks = (n + ROW_BLOCK - 1) / ROW_BLOCK, tile = TILE_ROWS, piece = 0;
+    if (w->kind == DENSE) {
+        const long even = (row_blocks + c->threads - 1) / c->threads * c->threads;
+        if (n / even >= EVEN_ROWS && size * out <= STAY_BYTES) row_blocks = even, tile = 1;
+        // Whole lines of memory are written at once, where that leaves pieces for all. The more of
+        // them, the less often a row of x is fetched.
+        for (long most = OUT_BLOCK; most >= LINE_OUTS && !piece; most -= LINE_OUTS)
+            if (out / most * row_blocks >= 8 * c->threads && fit >= most) piece = most;
+    }
+    const long rows_each = ((n + row_blocks - 1) / row_blocks + tile - 1) / tile * tile;
+    if (!piece) {
+        piece = LEAST(out / (8 * c->threads) + 1, MOST(16, fit));
+        piece = LEAST((piece + step - 1) / step * step, OUT_BLOCK);
+    }
+    row_blocks = (n + rows_each - 1) / rows_each;
     const long out_blocks = (out + piece - 1) / piece;
     const long total = out_blocks * row_blocks;
     block b = {.w = w, .type = type, .ytype = ytype, .in = in, .ldy = ldy, .x = rows, .dest = dest, .bias = bias,
                .y = y, .memory = own + (ROW_BLOCK * 16 + 511) / 64 * 64};
+    char *copies = b.memory + panels;
+    long listed = -1;
     work share = {0};
     if (parallel) share = work_shares(c, total);
     long task = parallel ? work_take(&share) : 0;
@@ -67,10 +83,12 @@ void k_linear(ctx *c, int hazard, const weight *w, int type, const void *x, long
         } else b.ahead = b.ahead_end = NULL;
         b.n = LEAST(rows_each, n - r0);
         b.quant = quant ? quant + r0 : NULL;
-        for (long r = 0; r < b.n; r++) {
+        for (long r = 0; r < b.n && listed != r0; r++) {
             rows[r] = (const char *)x + (r0 + r) * ldx * bytes;
+            if (apart) rows[r] = memcpy(copies + r * apart, rows[r], in * bytes);
             dest[r] = r0 + r;
         }
+        listed = r0;
         many_rows(&b, 0, o0, LEAST(o0 + piece, out));
     }
 }
@@ -100,15 +118,17 @@ void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, lon
     const int parallel = (double)slots * in * out > 60000.0, few = slots <= 64;
     step_begin(c, hazard, parallel);
     if (!parallel && c->thread) return;
-    const size_t panels = many_bytes(w, in), used = (LEAST(count, slots) * 4 + 63) / 64 * 64;
+    const size_t panels = (many_bytes(w, in) + 63) / 64 * 64, used = (LEAST(count, slots) * 4 + 63) / 64 * 64;
     const size_t lists = ((slots + count + 1) * 4 + 63) / 64 * 64;
     const size_t quants = few ? xrows * (packed_row_bytes(in) + sizeof(packed_row)) + 64 : 0;
-    char *own = scratch(c, ROW_BLOCK * (16 + sizeof(packed_row)) + 128 + panels + used + (few ? lists + quants : 0));
+    const long apart = many_apart(w, type, in);
+    char *own = scratch(c, ROW_BLOCK * (16 + sizeof(packed_row) + apart) + 192 + panels + used + (few ? lists + quants : 0));
     const void **rows = (const void **)own;
     long *dest = (long *)(own + ROW_BLOCK * 8);
     packed_row *part = (packed_row *)(own + ROW_BLOCK * 16);
     char *memory = own + (ROW_BLOCK * (16 + sizeof(packed_row)) + 127) / 64 * 64;
     int32_t *chosen = (int32_t *)(memory + panels);
+    char *copies = (char *)(((uintptr_t)(memory + panels + used + (few ? lists + quants : 0)) + 63) / 64 * 64);
     // With few slots every thread makes its own lists: less work than meeting.
     char *place = few ? memory + panels + used : shared;
     int32_t *order = (int32_t *)place, *start = order + slots;
@@ -138,6 +158,7 @@ void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, lon
             for (long r = 0; r < b.n && listed != e; r++) {
                 const long slot = order[start[e] + r0 + r];
                 rows[r] = (const char *)x + slot / share * ldx * bytes;
+                if (apart) rows[r] = memcpy(copies + r * apart, rows[r], in * bytes);
                 if (quant) part[r] = quant[slot / share];
                 dest[r] = slot;
             }

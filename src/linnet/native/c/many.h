@@ -18,6 +18,11 @@ typedef struct block {
     const char *ahead, *ahead_end; // weights that this thread reads next
 } block;
 
+// Rows a multiple of 4,096 bytes apart share a few places of the first-level cache, and those of a
+// tile push each other out: bytes apart at which copies of them lie, or 0 where rows may stay.
+static inline long many_apart(const weight *w, int type, long in) {
+    return w->kind == DENSE && type == T_BF16 && in && in % 2048 == 0 && in <= 8192 ? in * 2 + 192 : 0;
+}
 size_t many_bytes(const weight *w, long in);
 long many_step(const weight *w, long in); // outputs that are made together
 // Outputs [lo, hi) from weight rows base + [lo, hi), at most OUT_BLOCK of them.
