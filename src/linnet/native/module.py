@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import threading
+import weakref
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -52,12 +53,30 @@ KINDS = {
 
 
 def thread_count() -> int:
-    """`$LINNET_THREADS`, else `$OMP_NUM_THREADS`, else the processors this process may use."""
-    for name in ("LINNET_THREADS", "OMP_NUM_THREADS"):
-        text = os.environ.get(name, "")
+    """`$LINNET_THREADS`, else `$OMP_NUM_THREADS`, else the processors this process may use.
+
+    Raises BackendError where the first is no number of threads.
+    """
+    own = os.environ.get("LINNET_THREADS", "").strip()
+    if own and not (own.isdecimal() and int(own) > 0):
+        raise BackendError(f"LINNET_THREADS: expected a whole number of at least 1, found {own!r}")
+    for text in (own, os.environ.get("OMP_NUM_THREADS", "")):
         if text.isdecimal() and int(text) > 0:
             return min(int(text), 256)
     return len(os.sched_getaffinity(0))
+
+
+_modules: weakref.WeakSet[NativeModule] = weakref.WeakSet()
+
+
+def _in_child() -> None:
+    """After a fork: a call of another thread may have held the lock, and does not exist here."""
+    for module in _modules:
+        module.lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 @dataclass
@@ -116,6 +135,7 @@ class NativeModule:
         self.library.team_destroy.argtypes = [ctypes.c_void_p]
         declare(self.library)
         self.lock = threading.Lock()
+        _modules.add(self)
         self.rooms: list[Room] = []  # of calls in slices that have ended
         self.team: int | None = None
         self.owner = 0

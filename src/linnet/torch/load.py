@@ -338,8 +338,19 @@ def rebind_model(
 
 
 def save_model(model: Model, folder: StrPath, shard_bytes: int = 5_000_000_000) -> list[Path]:
-    """Safetensors under the checkpoint's names, a tied tensor once; atomic, in shards."""
+    """Safetensors under the checkpoint's names, a tied tensor once; atomic, in shards.
+
+    Raises InputError for a folder that `linnet quantize` wrote: what it says of its weights would
+    not be so any more.
+    """
+    from linnet.nest.described import FILE
     from linnet.weights.safetensors import save
+
+    if (Path(folder) / FILE).exists():
+        raise InputError(
+            f"{Path(folder) / FILE}: the folder's weights are what `linnet quantize` wrote; "
+            "expected another folder to save to"
+        )
 
     def items() -> Iterator[tuple[str, str, tuple[int, ...], Any]]:
         seen: dict[int, str] = {}

@@ -349,6 +349,11 @@ class Model:
                 raise InputError(
                     f"`{path}`: expected shape {list(held.shape)}, found {list(tensor.shape)}"
                 )
+            if hasattr(held, "packed"):
+                raise InputError(
+                    f"`{path}` is packed as {held.packed[0]}, which is never written to: load the "
+                    "model without `quantize` to change its weights"
+                )
             with torch.no_grad():
                 held.copy_(dtypes.to_carrier(tensor, member.dtype))
 

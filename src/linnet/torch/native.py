@@ -312,7 +312,7 @@ class Native:
             return True
         looked: list[Tensor] = []
         for table in (model._params, model._states):
-            for path, (block, name, _) in table.items():
+            for path, (block, name, member) in table.items():
                 held: Any = getattr(block, name)
                 packed = getattr(held, "packed", None)
                 if packed is not None:
@@ -335,8 +335,10 @@ class Native:
                     continue
                 address = held.data_ptr() if held is not None else 0
                 if known.get(path) != address:
-                    if held is not None and not held.is_contiguous():
-                        return False
+                    if held is not None:
+                        _held_as(path, member, held)
+                        if not held.is_contiguous():
+                            return False
                     module.bind(path, address, table=self._table)
                     known[path] = address
         self._bound = (module, changes)
@@ -377,6 +379,18 @@ def _folded(type: Type, results: Any) -> Any:
             value = next(results)
             return value if dtype in dtypes.FLOATS else value.item()
     return next(results)
+
+
+def _held_as(path: str, member: Any, held: Tensor) -> None:
+    """Code is given the address alone. Raises InputError for another shape or dtype than declared,
+    as `tensor.data = …` may have put in place."""
+    expected = [dim.constant for dim in getattr(member.type, "shape", ())]
+    dtype = dtypes.CARRIER[member.dtype]
+    if list(held.shape) != expected or held.dtype != dtype:
+        raise InputError(
+            f"`{path}`: expected {expected} of {member.dtype}, found {list(held.shape)} of "
+            f"{dtypes.NAMES.get(held.dtype, held.dtype)}"
+        )
 
 
 def _say(text: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from linnet.errors import InputError
 from linnet.weights.packed import BLOCKS, Packed, unpack_rows
 
 CPU = torch.device("cpu")
@@ -95,6 +96,11 @@ class PackedTensor(torch.Tensor):
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         first = args[0] if args else None
+        if isinstance(first, PackedTensor) and _writes(func, name):
+            raise InputError(
+                f"a weight packed as {first.source.kind} {list(first.shape)} is never written to "
+                f"(found {name}): load the model without `quantize` to change its weights"
+            )
         if name in _ABOUT:
             return super().__torch_function__(func, types, args, kwargs)
         if isinstance(first, PackedTensor):
@@ -137,12 +143,26 @@ class PackedTensor(torch.Tensor):
         return None
 
 
+_IN_PLACE = {
+    f"__i{name}__"
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "div", "mod", "pow", "and", "or",
+                 "xor", "lshift", "rshift")
+}  # fmt: skip
 # What asks about a tensor without reading its values.
 _ABOUT = {
     "__get__", "__len__", "dim", "ndimension", "size", "numel", "nelement", "element_size",
     "stride", "is_contiguous", "is_floating_point", "is_inference", "is_complex", "storage_offset",
     "get_device", "__repr__", "__hash__", "requires_grad_",
 }  # fmt: skip
+
+
+def _writes(func: Any, name: str) -> bool:
+    """Whether a function changes its first argument: by torch's names."""
+    if name == "__set__":
+        return getattr(getattr(func, "__self__", None), "__name__", "") == "data"
+    if name.startswith("__"):
+        return name == "__setitem__" or name in _IN_PLACE
+    return name.endswith("_") and name != "requires_grad_"
 
 
 def _opened(x: Any) -> Any:
