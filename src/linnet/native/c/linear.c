@@ -103,6 +103,12 @@ static void sort_slots(const int64_t *experts, long slots, long count, int32_t *
     start[0] = 0;
 }
 
+// Slots of one expert that are multiplied at once: [first, end) of the order. They stay in the caches while all
+// of the expert's outputs come by.
+typedef struct some_rows {
+    long expert, first, end;
+} some_rows;
+
 // Slot s reads row s / share of x and writes row s of y through expert experts[s].
 void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, long ldx, long share,
                const int64_t *experts, long slots, long count, long in, long out, void *y, int ytype,
@@ -118,7 +124,8 @@ void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, lon
     const int parallel = (double)slots * in * out > 60000.0, few = slots <= 64;
     step_begin(c, hazard, parallel);
     if (!parallel && c->thread) return;
-    const size_t panels = (many_bytes(w, in) + 63) / 64 * 64, used = (LEAST(count, slots) * 4 + 63) / 64 * 64;
+    const size_t panels = (many_bytes(w, in) + 63) / 64 * 64;
+    const size_t used = ((LEAST(count, slots) + slots / ROW_BLOCK) * sizeof(some_rows) + 63) / 64 * 64;
     const size_t lists = ((slots + count + 1) * 4 + 63) / 64 * 64;
     const size_t quants = few ? xrows * (packed_row_bytes(in) + sizeof(packed_row)) + 64 : 0;
     const long apart = many_apart(w, type, in);
@@ -127,7 +134,7 @@ void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, lon
     long *dest = (long *)(own + ROW_BLOCK * 8);
     packed_row *part = (packed_row *)(own + ROW_BLOCK * 16);
     char *memory = own + (ROW_BLOCK * (16 + sizeof(packed_row)) + 127) / 64 * 64;
-    int32_t *chosen = (int32_t *)(memory + panels);
+    some_rows *chosen = (some_rows *)(memory + panels);
     char *copies = (char *)(((uintptr_t)(memory + panels + used + (few ? lists + quants : 0)) + 63) / 64 * 64);
     // With few slots every thread makes its own lists: less work than meeting.
     char *place = few ? memory + panels + used : shared;
@@ -139,8 +146,11 @@ void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, lon
                              parallel && !few ? xrows * (c->thread + 1) / c->threads : xrows);
     if (parallel && !few) step_begin(c, 1, 1);
     long total = 0;
-    for (long e = 0; e < count; e++)
-        if (start[e + 1] > start[e]) chosen[total++] = (int32_t)e;
+    for (long e = 0; e < count; e++) {
+        const long n = start[e + 1] - start[e], cuts = (n + ROW_BLOCK - 1) / ROW_BLOCK;
+        for (long i = 0; i < cuts; i++)
+            chosen[total++] = (some_rows){e, start[e] + n * i / cuts, start[e] + n * (i + 1) / cuts};
+    }
     total *= out_blocks;
     // Each thread walks the experts of its part in the order in which they lie in memory.
     const char *data = w->data;
@@ -151,26 +161,25 @@ void k_experts(ctx *c, int hazard, const weight *w, int type, const void *x, lon
     if (parallel) parts = work_shares(c, total);
     long task = parallel ? work_take(&parts) : 0, listed = -1;
     while (task >= 0) {
-        const long e = chosen[task / out_blocks], o = task % out_blocks * OUT_BLOCK, n = start[e + 1] - start[e];
-        task = parallel ? work_take(&parts) : task + 1 < total ? task + 1 : -1;
-        for (long r0 = 0; r0 < n; r0 += ROW_BLOCK) {
-            b.n = LEAST(ROW_BLOCK, n - r0);
-            for (long r = 0; r < b.n && listed != e; r++) {
-                const long slot = order[start[e] + r0 + r];
-                rows[r] = (const char *)x + slot / share * ldx * bytes;
-                if (apart) rows[r] = memcpy(copies + r * apart, rows[r], in * bytes);
-                if (quant) part[r] = quant[slot / share];
-                dest[r] = slot;
-            }
-            listed = n <= ROW_BLOCK ? e : -1;
-            b.ahead = b.ahead_end = NULL;
-            if (task >= 0 && r0 + ROW_BLOCK >= n) {
-                const long after = task % out_blocks * OUT_BLOCK, first = chosen[task / out_blocks] * out;
-                b.ahead = data + (first + after) * size;
-                b.ahead_end = data + (first + LEAST(after + OUT_BLOCK, out)) * size;
-            }
-            many_rows(&b, e * out, o, LEAST(o + OUT_BLOCK, out));
+        const some_rows now = chosen[task / out_blocks];
+        const long o = task % out_blocks * OUT_BLOCK;
+        b.n = now.end - now.first;
+        for (long r = 0; r < b.n && listed != now.first; r++) {
+            const long slot = order[now.first + r];
+            rows[r] = (const char *)x + slot / share * ldx * bytes;
+            if (apart) rows[r] = memcpy(copies + r * apart, rows[r], in * bytes);
+            if (quant) part[r] = quant[slot / share];
+            dest[r] = slot;
         }
+        listed = now.first;
+        task = parallel ? work_take(&parts) : task + 1 < total ? task + 1 : -1;
+        b.ahead = b.ahead_end = NULL;
+        if (task >= 0) {
+            const long after = task % out_blocks * OUT_BLOCK, first = chosen[task / out_blocks].expert * out;
+            b.ahead = data + (first + after) * size;
+            b.ahead_end = data + (first + LEAST(after + OUT_BLOCK, out)) * size;
+        }
+        many_rows(&b, now.expert * out, o, LEAST(o + OUT_BLOCK, out));
     }
 }
 
