@@ -63,7 +63,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--numerics", choices=("exact", "equivalent", "fast"), default="fast",
         help="exact: as written, slow; equivalent: up to reassociation; fast (default)",
     )  # fmt: skip
-    load.add_argument("--quantize", metavar="FORMAT", help="int8 or int4: pack the weights on load")
+    load.add_argument(
+        "--quantize", metavar="FORMAT",
+        help="int8 or int4: pack the weights on load; stored: run a GGUF's own formats",
+    )  # fmt: skip
     load.add_argument(
         "--embedding", type=int, choices=(4, 8), default=8,
         help="bits of embeddings and of heads of their shape under int4 (default: 8)",
